@@ -75,6 +75,16 @@ func (t Type) Retryable() bool {
 	return false
 }
 
+// Failure reports whether the type is a fault, answered with a 5xx unless the service decides otherwise. Everything else
+// is an answer: it turns no span red and is not logged above info.
+func (t Type) Failure() bool {
+	switch t {
+	case Closed, Conflict, Corrupt, Internal, Lost, Misuse, NotWarmed, Overloaded, Unavailable, Unguarded, UnknownOutcome:
+		return true
+	}
+	return false
+}
+
 // Error is what sentinels are made of: a text and a type. Compare sentinels with errors.Is, never their text.
 type Error struct {
 	typ  Type
