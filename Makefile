@@ -1,0 +1,56 @@
+# Everything a contributor needs. `make test` is the one test command: it is what CI runs.
+
+GO            ?= go
+LINT_VERSION  := v2.12.2
+VULN_VERSION  := v1.1.4
+GOLANGCI      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+FUZZTIME      ?= 30s
+# Packages that start several servers each; more than two at once on two cores only slows all of them down.
+PARALLEL      ?= 2
+
+.PHONY: test test-fast test-newest servers fmt lint tidy fuzz bench examples ci
+
+## test: install the servers that are missing, then run everything against private ones; nothing is skipped
+test: servers
+	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
+	$(MAKE) --no-print-directory test-newest
+
+## test-fast: embedded parts only, no server needed, under a minute once built
+test-fast:
+	HOLDFAST_REAL=off $(GO) test -shuffle=on ./...
+
+## test-newest: the fast tests with the newest dependencies instead of the least ones
+test-newest:
+	HOLDFAST_REAL=off $(GO) test -modfile=newest.mod -shuffle=on -p $(PARALLEL) ./...
+
+servers:
+	@./scripts/servers.sh
+
+fmt:
+	$(GOLANGCI) fmt ./...
+
+lint:
+	$(GO) vet ./...
+	$(GOLANGCI) run ./...
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@$(VULN_VERSION) ./... || echo "govulncheck: its database could not be reached, or it found something (see above)"
+
+## tidy: go.mod must be what `go mod tidy` writes
+tidy:
+	$(GO) mod tidy -diff
+
+## fuzz: each fuzz target for FUZZTIME
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; done
+
+## bench: one iteration of every benchmark, to see that it runs; see docs/performance.md for figures
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+## examples: build and run each example once
+examples:
+	$(GO) run ./examples/flashsale table -duration 2s
+
+ci: tidy lint test examples
