@@ -29,7 +29,7 @@ have_postgres() {
 	found initdb /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql*/bin &&
 		found postgres /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql*/bin
 }
-have_mariadb() { found mariadbd && found mariadb-install-db; }
+have_mariadb() { found mariadbd && found mariadb-install-db && found my_print_defaults; }
 
 missing() {
 	have_redis || echo redis-server
@@ -112,9 +112,9 @@ quietly apt-get -q update
 
 packages=
 for name in $todo; do
-	# MariaDB's core package is the server without service, system user and database; older releases have only the whole.
-	if [ "$name" = mariadb-server ] && apt-cache show mariadb-server-core >/dev/null 2>&1; then
-		name=mariadb-server-core
+	# MariaDB's core packages are the programs without service, system user and database; older releases have only the whole.
+	if [ "$name" = mariadb-server ] && apt-cache show mariadb-server-core mariadb-client-core >/dev/null 2>&1; then
+		name='mariadb-server-core mariadb-client-core'
 	fi
 	packages="$packages $name"
 done

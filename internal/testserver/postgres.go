@@ -160,10 +160,7 @@ func (s *PostgresServer) Database(t testing.TB) Database {
 	name := uniqueName(t)
 	s.exec(t, "CREATE SCHEMA "+name)
 	t.Cleanup(func() {
-		s.mu.Lock()
-		pid, paused := s.running(), len(s.paused) > 0
-		s.mu.Unlock()
-		if pid == 0 || paused {
+		if !s.serving() {
 			return // the test has ended the server, and the data goes with it
 		}
 		// A transaction that a test left open would keep its tables locked.

@@ -11,7 +11,7 @@ import (
 
 // folders are where servers lie that are not on the PATH.
 var folders = []string{
-	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/sbin", "/usr/local/sbin", "/usr/local/bin",
+	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/usr/local/bin",
 	"/opt/homebrew/bin", "/opt/homebrew/opt/postgresql*/bin",
 }
 

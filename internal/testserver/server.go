@@ -343,6 +343,13 @@ func (s *Server) running() int {
 	return s.cmd.Process.Pid
 }
 
+// serving says whether the server runs and is not paused.
+func (s *Server) serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd != nil && len(s.paused) == 0
+}
+
 // ended says whether a process is gone or waits to be reaped.
 func ended(pid int) bool {
 	st := state(pid)
