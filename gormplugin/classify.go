@@ -38,6 +38,7 @@ const (
 type dbError struct {
 	class   class
 	err     error    // the driver's error itself, without what wraps it
+	reason  string   // in a word, for conflicts
 	server  bool     // the server answered, so it is up and the statement was judged
 	endsTx  bool     // the database has, or may have, rolled the whole transaction back
 	name    string   // constraint or index

@@ -19,6 +19,12 @@ func classifyMySQL(err error) dbError {
 	case found.class == lost:
 		found.server = false
 	}
+	if found.class == conflict {
+		found.reason = map[uint64]string{1213: "deadlock", 1205: "lock_wait", 3572: "lock_wait"}[number]
+		if found.reason == "" {
+			found.reason = "serialization"
+		}
+	}
 	message := textField(err, "Message")
 	if message == "" {
 		message = err.Error()

@@ -1,0 +1,255 @@
+package gormplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"gorm.io/gorm"
+)
+
+// judge turns what databases and their drivers say into errors of this package. For a create, update or delete it is asked
+// at four points, since gorm's own transaction lies around the statement:
+//
+//	failedBefore   before the statement is sent: an error is that of BEGIN, or of the caller's hook
+//	statement      right after it was sent, still inside the transaction
+//	beforeCommit   an error that is new is that of a hook or an association
+//	finish         after gorm's COMMIT or ROLLBACK: an error that is new is COMMIT's
+//
+// A query, a row and raw SQL have one point, answer. gorm makes text of a first error when a second one comes, such as that
+// of a ROLLBACK on a broken connection: so the first is kept at each point and put back at the end. While there is no error
+// none of this costs anything.
+type judge struct {
+	txs       transactions
+	indexes   indexCache
+	catalog   *catalog
+	uniques   []uniqueMapping
+	checks    []checkMapping
+	translate atomic.Bool // TranslateError was on: errors carry gorm's sentinels beside the driver's
+}
+
+// firstError is the setting that keeps the first error of a statement.
+const firstError = "holdfast:first_error"
+
+// failedBefore is for an error that is there before the statement is sent.
+func (j *judge) failedBefore(db *gorm.DB) {
+	if db.Error == nil {
+		return
+	}
+	if _, began := db.InstanceGet("gorm:started_transaction"); !began && !db.SkipDefaultTransaction && !inTransaction(db.Statement.ConnPool) {
+		if e := classify(db.Name(), db.Error); e.class == lost {
+			db.Error = j.failed(db, e, ErrUnavailable, "begin")
+		} else {
+			j.replace(db, e, true)
+		}
+	}
+	db.InstanceSet(firstError, db.Error)
+}
+
+// statement is for the error of a create, update or delete itself.
+func (j *judge) statement(db *gorm.DB) {
+	if db.Error == nil {
+		return
+	}
+	if _, failed := db.InstanceGet(firstError); failed {
+		return
+	}
+	j.answer(db, true)
+	db.InstanceSet(firstError, db.Error)
+}
+
+// answer is for the error of a query, a row or raw SQL. writes says whether a lost reply leaves something unknown.
+func (j *judge) answer(db *gorm.DB, writes bool) {
+	if db.Error == nil {
+		return
+	}
+	pool := db.Statement.ConnPool
+	e := classify(db.Name(), db.Error)
+	j.replace(db, e, !writes || inTransaction(pool))
+	if e.class != notOurs && e.class != deadTx && inTransaction(pool) {
+		j.endTransaction(db, e)
+	}
+}
+
+// endTransaction keeps the error for the statements that come after it, and ends a transaction that the database has, or
+// may have, rolled back as a whole: on MySQL and SQLite the next statements would commit one by one. It stays away from
+// gorm's own transaction, which gorm rolls back at once, and from PostgreSQL, where a savepoint may live.
+func (j *judge) endTransaction(db *gorm.DB, e dbError) {
+	if _, own := db.InstanceGet("gorm:started_transaction"); own {
+		return
+	}
+	postgres := db.Name() == dialectPostgres
+	gone := !e.server && (e.class == lost || e.class == unavailable)
+	if !e.endsTx && !gone && !(postgres && e.server) {
+		return
+	}
+	pool := db.Statement.ConnPool
+	j.txs.of(pool).end(db.Error)
+	if tx, ok := pool.(gorm.TxCommitter); ok && !postgres {
+		_ = tx.Rollback() // whatever it says, database/sql lets nothing more through
+	}
+}
+
+// beforeCommit keeps the error of a hook or of an association, which was judged as a statement of its own.
+func (j *judge) beforeCommit(db *gorm.DB) {
+	if db.Error == nil {
+		return
+	}
+	if _, failed := db.InstanceGet(firstError); !failed {
+		db.InstanceSet(firstError, db.Error)
+	}
+}
+
+// finish puts the first error back, or judges that of COMMIT.
+func (j *judge) finish(db *gorm.DB) {
+	if db.Error == nil {
+		return
+	}
+	if first, failed := db.InstanceGet(firstError); failed {
+		db.Error = first.(error)
+		// A session that is reused, or one whose statement gets the address of this one, must not find it.
+		db.Statement.Settings.Delete(fmt.Sprintf("%p", db.Statement) + firstError)
+		return
+	}
+	db.Error = j.commitError(db, db.Error)
+}
+
+// commitError judges the error of a COMMIT. A server that answers has not committed; with any other error nobody knows.
+func (j *judge) commitError(db *gorm.DB, err error) error {
+	e := classify(db.Name(), err)
+	switch {
+	case e.class == lost, e.class == notOurs && !isOurs(err) && !errors.Is(err, gorm.ErrInvalidTransaction):
+		e.err = err
+		return j.failed(db, e, ErrUnknownOutcome, "commit")
+	case e.class == deadTx:
+		return j.deadTransaction(db, e)
+	}
+	return j.judged(db, e, err, true)
+}
+
+// replace puts the judgement in the place of the driver's error.
+func (j *judge) replace(db *gorm.DB, e dbError, nothingWritten bool) {
+	db.Error = j.judged(db, e, db.Error, nothingWritten)
+}
+
+func (j *judge) judged(db *gorm.DB, e dbError, err error, nothingWritten bool) error {
+	switch e.class {
+	case uniqueViolation:
+		return j.duplicateError(db, e)
+	case checkViolation:
+		if failed := j.checkError(db, e); failed != nil {
+			return failed
+		}
+	case outOfRange:
+		if t := j.guarded(db); t != nil && len(t.stock) > 0 {
+			return j.failed(db, e, ErrInsufficient, "out_of_range")
+		}
+	case conflict:
+		return j.failed(db, e, ErrConflict, e.reason)
+	case deadTx:
+		return j.deadTransaction(db, e)
+	case unavailable:
+		return j.failed(db, e, ErrUnavailable, e.reason)
+	case lost:
+		if nothingWritten {
+			return j.failed(db, e, ErrUnavailable, e.reason)
+		}
+		return j.failed(db, e, ErrUnknownOutcome, e.reason)
+	}
+	return j.translated(db, e, err)
+}
+
+// failed makes the error for a judgement that has no numbers.
+func (j *judge) failed(db *gorm.DB, e dbError, sentinel error, reason string) *Error {
+	return &Error{sentinel: sentinel, reason: reason, table: statementTable(db), cause: j.cause(db, e)}
+}
+
+// duplicateError names the unique index that refused the row.
+func (j *judge) duplicateError(db *gorm.DB, e dbError) *Error {
+	finder := indexFinder{table: statementTable(db), mappings: j.uniques}
+	if t := j.guarded(db); t != nil {
+		finder.declared = withPrimary(t.uniques, t.schema)
+		if t.request != nil && !t.request.last {
+			finder.request = t.request.name
+		}
+	} else {
+		finder.declared = withPrimary(j.indexes.of(db.Statement.Schema), db.Statement.Schema)
+	}
+	d := finder.find(e)
+	failed := j.failed(db, e, ErrDuplicate, "")
+	failed.index, failed.mapped = d.index, d.mapped
+	if d.request {
+		failed.sentinel, failed.column = ErrAlreadyApplied, finder.request
+	}
+	return failed
+}
+
+// deadTransaction answers with the error that ended the transaction, however often it is asked.
+func (j *judge) deadTransaction(db *gorm.DB, e dbError) error {
+	if first := j.txs.known(db.Statement.ConnPool).ended(); first != nil {
+		return first
+	}
+	return j.failed(db, e, ErrUnavailable, "transaction_over")
+}
+
+// cause is what errors.Is finds behind the judgement: gorm's sentinel where that was asked for, the driver's error, and
+// why the context ended, if it did.
+func (j *judge) cause(db *gorm.DB, e dbError) error {
+	cause := j.translated(db, e, e.err)
+	if ctx := db.Statement.Context; ctx.Err() != nil {
+		if why := context.Cause(ctx); !errors.Is(cause, why) {
+			cause = errors.Join(cause, why)
+		}
+	}
+	return cause
+}
+
+// translated joins what the dialector makes of the driver's error to err. The dialector sees that error itself, not what
+// wraps it: PostgreSQL's would go through any other by reflection.
+func (j *judge) translated(db *gorm.DB, e dbError, err error) error {
+	if !j.translate.Load() || !e.server {
+		return err
+	}
+	translator, ok := db.Dialector.(gorm.ErrorTranslator)
+	if !ok {
+		return err
+	}
+	gormErr := translator.Translate(e.err)
+	if gormErr == nil || errors.Is(err, gormErr) {
+		return err
+	}
+	return &translatedError{gormErr, err}
+}
+
+// translatedError is gorm's sentinel and the driver's error in one, with gorm's text.
+type translatedError struct{ gorm, driver error }
+
+func (e *translatedError) Error() string   { return e.gorm.Error() }
+func (e *translatedError) Unwrap() []error { return []error{e.gorm, e.driver} }
+
+// guarded returns the guarded table that a statement is about, nil for any other.
+func (j *judge) guarded(db *gorm.DB) *table {
+	if e := j.catalog.of(db.Statement); e != nil {
+		return e.table
+	}
+	return nil
+}
+
+func statementTable(db *gorm.DB) string { return bareName(db.Statement.Table) }
+
+func isOurs(err error) bool {
+	var ours *Error
+	return errors.As(err, &ours)
+}
+
+// isWriteSQL reports whether raw SQL may write: anything that does not plainly read.
+func isWriteSQL(sql string) bool {
+	word, _, _ := strings.Cut(strings.TrimLeft(sql, " \t\r\n("), " ")
+	switch strings.ToUpper(word) {
+	case "SELECT", "SHOW", "EXPLAIN", "VALUES", "TABLE", "PRAGMA":
+		return false
+	}
+	return true
+}
