@@ -13,8 +13,24 @@
 //	rdb := srv.Client(t)     // *redis.Client, closed by the end of the test
 //	prefix := srv.Prefix(t)  // "t17_acquire_waits:", for all keys of this test
 //
+//	c := testserver.Cluster(t)   // three nodes; c.Client(t) is a *redis.ClusterClient
+//	s := testserver.Sentinel(t)  // primary, replica, Sentinel; s.Client(t) finds the primary
+//	for _, d := range testserver.Deployments() { // all three shapes, as redis.UniversalClient
+//		t.Run(d.Name, func(t *testing.T) { rdb, prefix := d.Open(t) ... })
+//	}
+//
 //	db := testserver.Postgres(t) // an empty schema, dropped by the end of the test
 //	gorm.Open(postgres.Open(db.DSN))
+//	db := testserver.MariaDB(t)  // an empty database, likewise
+//	gorm.Open(mysql.Open(db.DSN))
+//	db.Via(proxy.Addr())         // the DSN with a proxy's address in it
+//
+// What was sent, and what was left behind, can be asked:
+//
+//	m := srv.Monitor(t)            // records commands from now on
+//	m.Count(t, "EVALSHA", prefix)  // sent by clients, with prefix in some argument
+//	m.Commands(t, prefix)          // also those called by scripts
+//	srv.Eternal(t, prefix)         // keys that never expire: there must be none
 //
 // # Private servers, for faults
 //
@@ -24,6 +40,13 @@
 //	srv.Kill(t)         // SIGKILL
 //	srv.Restart(t)      // same port, same data (Redis: with AppendOnly)
 //	srv.RestartEmpty(t) // same port, no data
+//
+// NewPostgres(t) and NewMariaDB(t) have the same methods, and Database(t). So have
+// the nodes of NewCluster(t, Replicas()) and the servers of NewSentinel(t), which
+// can also be failed over:
+//
+//	c.Node(t, key).Kill(t); c.Failover(t, key); c.Node(t, key)
+//	s.Primary(t).Pause(t); s.Failover(t); s.Replica(t).Resume(t)
 //
 // Faults of the network are made by package faultproxy, in front of any of them.
 //

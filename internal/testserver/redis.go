@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +24,7 @@ type RedisServer struct {
 type RedisOption func(*redisConfig)
 
 type redisConfig struct {
-	lines []string // arguments: "--name", "value"...
+	lines []string // of redis.conf
 }
 
 // AppendOnly makes the server write each command to its append-only file before
@@ -40,7 +42,11 @@ func MaxMemory(size, policy string) RedisOption {
 
 // RedisConfig sets any directive of redis.conf; it overrides what came before.
 func RedisConfig(name string, values ...string) RedisOption {
-	return func(c *redisConfig) { c.lines = append(append(c.lines, "--"+name), values...) }
+	line := name
+	for _, value := range values {
+		line += " " + strconv.Quote(value)
+	}
+	return func(c *redisConfig) { c.lines = append(c.lines, line) }
 }
 
 // Redis returns the Redis server that all tests of this process share. Tests are
@@ -61,22 +67,28 @@ func NewRedis(t testing.TB, opts ...RedisOption) *RedisServer {
 
 func (s *RedisServer) servers() []*Server { return []*Server{s.Server} }
 
-func startRedis(name string, opts []RedisOption) (*RedisServer, error) {
+// redisConf is the configuration's name in the data folder.
+const redisConf = "redis.conf"
+
+func startRedis(name string, opts []RedisOption, args ...string) (*RedisServer, error) {
 	path, err := find("redis-server", "valkey-server")
 	if err != nil {
 		return nil, missing{err}
 	}
-	var c redisConfig
+	c := redisConfig{lines: []string{`save ""`}}
 	for _, opt := range opts {
 		opt(&c)
 	}
 	s, err := start(program{
 		name: name, path: path, stop: "KILL",
+		// A file, because Sentinel lets servers rewrite it.
+		prepare: func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, redisConf), []byte(strings.Join(c.lines, "\n")+"\n"), 0o600)
+		},
 		args: func(dir string, port int) []string {
 			return append([]string{
-				"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-				"--save", "", "--daemonize", "no",
-			}, c.lines...)
+				filepath.Join(dir, redisConf), "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
+			}, args...)
 		},
 		ready: redisReady,
 	})
