@@ -29,8 +29,12 @@ func (c *Client) Once(ctx context.Context, s *Script, keys []string, args ...any
 	return answer(val, err)
 }
 
-// alone runs the script once, outside any batch and, on a cluster, along redirections.
-func (c *Client) alone(ctx context.Context, s *Script, keys []string, args []any) (any, error) {
+// Alone runs the script once, outside any batch and, on a cluster, along redirections: how a script is sent again by
+// somebody who keeps count himself, and not with Run.
+func (c *Client) Alone(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
+	if ctx.Err() != nil {
+		return nil, &Error{Unavailable, context.Cause(ctx)}
+	}
 	cmd := s.evalsha(ctx, keys, args)
 	err := c.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -52,16 +56,14 @@ func answer(val any, err error) (any, error) {
 
 // Reply is the answer to Run.
 type Reply struct {
-	Val  any       // int64, string, []any or nil
-	Sent int       // how often the script was sent; above 1 an earlier send may have run too
-	At   time.Time // just before the send that was answered: no later than the script ran
+	Val  any // int64, string, []any or nil
+	Sent int // how often the script was sent; above 1 an earlier send may have run too
 }
 
 // Run is Once with repeats: without an answer the same call is sent again, alone, while ctx lasts and up to three sends
 // in all. If none was answered, the error is Unknown as soon as one of them may have run, else Unavailable. A script
 // that failed is not repeated.
 func (c *Client) Run(ctx context.Context, s *Script, keys []string, args ...any) (Reply, error) {
-	at := time.Now()
 	val, err := c.Once(ctx, s, keys, args...)
 	unknown := KindOf(err) == Unknown
 	sent := 1
@@ -69,14 +71,13 @@ func (c *Client) Run(ctx context.Context, s *Script, keys []string, args ...any)
 		if !pause(ctx, sent) {
 			break
 		}
-		at = time.Now()
-		val, err = c.alone(ctx, s, keys, args)
+		val, err = c.Alone(ctx, s, keys, args...)
 		unknown = unknown || KindOf(err) == Unknown
 	}
 	if err != nil && unknown && KindOf(err) == Unavailable {
 		err = &Error{Unknown, errors.Unwrap(err)}
 	}
-	return Reply{val, sent, at}, err
+	return Reply{val, sent}, err
 }
 
 // pause waits before the send after the n-th, 10-20 ms and then 40-80 ms: enough for a connection to be made anew. It
