@@ -1,0 +1,100 @@
+package stock
+
+import (
+	"context"
+	"embed"
+
+	"github.com/holdfast-go/holdfast/internal/redisx"
+)
+
+//go:embed lua/*.lua
+var sources embed.FS
+
+// scripts are the scripts of a Counter. They are made once per Counter, so that the package keeps no state.
+type scripts struct {
+	warm, deduct, confirm, release, held, remaining *redisx.Script
+}
+
+func newScripts() *scripts {
+	return &scripts{
+		warm:      script("warm", "common"),
+		deduct:    script("deduct", "common"),
+		confirm:   script("confirm", "common", "end"),
+		release:   script("release", "common", "end"),
+		held:      script("held", "common"),
+		remaining: script("remaining", "common"),
+	}
+}
+
+func (s *scripts) all() []*redisx.Script {
+	return []*redisx.Script{s.warm, s.deduct, s.confirm, s.release, s.held, s.remaining}
+}
+
+// script puts the shared parts in front of a script: Redis has no modules.
+func script(name string, shared ...string) *redisx.Script {
+	var src []byte
+	for _, part := range append(shared, name) {
+		text, err := sources.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic("stock: " + err.Error()) // embedded at build time: cannot be missing
+		}
+		src = append(src, text...)
+	}
+	return redisx.NewScript(name+".lua", string(src))
+}
+
+// answer is what a script returned: a code and more, integers and texts.
+type answer []any
+
+func (a answer) code() int64 { return a.int(0) }
+
+func (a answer) int(i int) int64 {
+	if i >= len(a) {
+		return 0
+	}
+	n, _ := a[i].(int64)
+	return n
+}
+
+func (a answer) text(i int) string {
+	if i >= len(a) {
+		return ""
+	}
+	s, _ := a[i].(string)
+	return s
+}
+
+// codeInvalid is the code that all scripts share: an argument or a stored value is wrong, and which.
+const codeInvalid = -10
+
+// run sends a script, again if no answer comes, and turns a missing or an invalid answer into an error.
+func (c *Counter) run(ctx context.Context, s *redisx.Script, keys []string, args ...any) (answer, error) {
+	reply, err := c.rdb.Run(ctx, s, keys, args...)
+	if err != nil {
+		return nil, transport(err)
+	}
+	a, ok := reply.Val.([]any)
+	if !ok || len(a) == 0 {
+		return nil, corrupt("answer of a script")
+	}
+	if answer(a).code() == codeInvalid {
+		if answer(a).text(1) == "stored" {
+			return nil, corrupt(answer(a).text(2))
+		}
+		return nil, &Error{sentinel: ErrInvalid, reason: answer(a).text(2)}
+	}
+	return a, nil
+}
+
+// transport turns an error of redisx into one of this package.
+func transport(err error) *Error {
+	switch redisx.KindOf(err) {
+	case redisx.Unavailable:
+		return &Error{sentinel: ErrUnavailable, cause: err}
+	case redisx.Failed:
+		e := misuse("Redis refused the script: an old server, or a cluster without WithPartitions")
+		e.cause = err
+		return e
+	}
+	return &Error{sentinel: ErrUnknownOutcome, cause: err}
+}
