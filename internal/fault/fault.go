@@ -79,7 +79,8 @@ func (t Type) Retryable() bool {
 // is an answer: it turns no span red and is not logged above info.
 func (t Type) Failure() bool {
 	switch t {
-	case Closed, Conflict, Corrupt, Internal, Lost, Misuse, NotWarmed, Overloaded, Unavailable, Unguarded, UnknownOutcome:
+	case Closed, Conflict, Corrupt, ForeignKey, Internal, LeaseReleased, Lost, Misuse, NotWarmed, Overloaded, Unavailable, Unguarded,
+		UnknownOutcome:
 		return true
 	}
 	return false
