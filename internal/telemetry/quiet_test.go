@@ -22,9 +22,9 @@ func TestOneWarningASecondAndARule(t *testing.T) {
 		check(buy, 0, false)
 		check(buy, 0, false)
 		check(nil, 0, true) // another rule has its own silence
-		time.Sleep(quietFor)
+		<-time.After(quietFor)
 		check(buy, 2, true)
-		time.Sleep(quietFor)
+		<-time.After(quietFor)
 		check(buy, 0, true)
 	})
 }
