@@ -1,9 +1,6 @@
 package testserver
 
-import (
-	"net"
-	"strings"
-)
+import "strings"
 
 // Database is an empty schema or database for one test. The end of the test
 // drops it with all that is in it, and ends the connections to it that are left.
@@ -18,6 +15,6 @@ type Database struct {
 }
 
 // Via returns the DSN with another address in it, such as that of a proxy.
-func (d Database) Via(addr net.Addr) string {
-	return strings.Replace(d.DSN, d.Addr, addr.String(), 1)
+func (d Database) Via(addr string) string {
+	return strings.Replace(d.DSN, d.Addr, addr, 1)
 }

@@ -19,16 +19,17 @@ const (
 	busOffset = 10000
 )
 
-// A port is reserved for one server of one test process. The reservation is a
-// lock on a file, so it ends with the process at the latest.
-type port struct {
+// A Port is a loopback port reserved for one test process, also while nobody
+// listens on it. The reservation is a lock on a file, so it ends with the process
+// at the latest. Only programs that do not use this package can take the port.
+type Port struct {
 	number int
 	lock   *os.File
 }
 
-// reservePort finds a port, and its bus port, that nobody listens on and that no
-// other test process has reserved.
-func reservePort() (*port, error) {
+// ReservePort finds a port that nobody listens on and that no other test process
+// has reserved. The caller releases it.
+func ReservePort() (*Port, error) {
 	dir := filepath.Join(os.TempDir(), "holdfast-test-ports-"+strconv.Itoa(os.Geteuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("testserver: %w", err)
@@ -41,18 +42,19 @@ func reservePort() (*port, error) {
 			return nil, fmt.Errorf("testserver: %w", err)
 		}
 		if tryLockFile(lock) == nil && free(number) && free(number+busOffset) {
-			return &port{number, lock}, nil
+			return &Port{number, lock}, nil
 		}
 		lock.Close()
 	}
 	return nil, errors.New("testserver: no free port found")
 }
 
-// release gives the port back. The lock's file stays: removing it could let two
+// Release gives the port back. The lock's file stays: removing it could let two
 // processes lock two files of the same name.
-func (p *port) release() error { return p.lock.Close() }
+func (p *Port) Release() error { return p.lock.Close() }
 
-func (p *port) addr() string { return address(p.number) }
+// Addr returns "127.0.0.1:port".
+func (p *Port) Addr() string { return address(p.number) }
 
 func address(number int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(number)) }
 

@@ -53,7 +53,7 @@ type proc struct {
 type Server struct {
 	program program
 	shared  bool
-	port    *port
+	port    *Port
 	dir     string // data, removed with the server
 	log     string // path of what it printed
 
@@ -80,13 +80,13 @@ func start(pr program) (*Server, error) {
 	// Other programs know nothing of our reservations: take another port if one was faster.
 	const attempts = 5
 	for attempt := 1; ; attempt++ {
-		if s.port, err = reservePort(); err != nil {
+		if s.port, err = ReservePort(); err != nil {
 			return nil, err
 		}
 		if err = s.launch(); err == nil {
 			return s, nil
 		}
-		_ = s.port.release() // closing a lock's file gives it up whatever is returned
+		_ = s.port.Release() // closing a lock's file gives it up whatever is returned
 		if !strings.Contains(strings.ToLower(s.Log()), "in use") || attempt == attempts {
 			return nil, err
 		}
@@ -220,7 +220,7 @@ func (s *Server) close() error {
 	}
 	err := s.end(sig)
 	s.discard()
-	return errors.Join(err, os.RemoveAll(filepath.Dir(s.dir)), s.port.release())
+	return errors.Join(err, os.RemoveAll(filepath.Dir(s.dir)), s.port.Release())
 }
 
 func (s *Server) discard() {
@@ -230,7 +230,7 @@ func (s *Server) discard() {
 }
 
 // Addr returns "127.0.0.1:port".
-func (s *Server) Addr() string { return s.port.addr() }
+func (s *Server) Addr() string { return s.port.Addr() }
 
 // Log returns the last lines that the server has printed since it was started.
 func (s *Server) Log() string {

@@ -1,0 +1,337 @@
+package faultproxy
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Proxy passes connections on to a server and breaks them as told. Methods may be
+// called from any goroutine, except for Heal, which may end the test.
+type Proxy struct {
+	codec func() codec // one for each connection
+	port  *testserver.Port
+	wg    sync.WaitGroup
+
+	mu       sync.Mutex
+	target   string
+	listener net.Listener // nil while refusing
+	mode     mode
+	changed  chan struct{} // closed when mode changes
+	delay    time.Duration
+	cutAfter [2]int // by Direction; none means never
+	rules    []*Rule
+	log      []Command
+	links    map[*link]struct{}
+	accepted int
+}
+
+// mode is what happens to everything that passes.
+type mode int
+
+const (
+	passing mode = iota
+	stalled
+	silent
+	refusing
+	closed
+)
+
+// none is the absence of a limit.
+const none = -1
+
+// Direction is the way of a byte.
+type Direction int
+
+// The two directions.
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+// Redis starts a proxy in front of the Redis server at addr. The end of the test
+// closes it.
+func Redis(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, newRESP)
+}
+
+// Postgres starts a proxy in front of the PostgreSQL server at addr. The end of the
+// test closes it. Connections must not use TLS.
+func Postgres(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, newPostgres)
+}
+
+// MariaDB starts a proxy in front of the MariaDB or MySQL server at addr. The end of
+// the test closes it. Connections must not use TLS or compression.
+func MariaDB(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, newMySQL)
+}
+
+// TCP starts a proxy that knows no commands, in front of any server. The end of the
+// test closes it.
+func TCP(t testing.TB, addr string) *Proxy {
+	t.Helper()
+	return start(t, addr, newRaw)
+}
+
+func start(t testing.TB, addr string, codec func() codec) *Proxy {
+	t.Helper()
+	port, err := testserver.ReservePort()
+	if err != nil {
+		t.Fatalf("faultproxy: %v", err)
+	}
+	p := &Proxy{
+		codec: codec, port: port, target: addr, changed: make(chan struct{}),
+		cutAfter: [2]int{none, none}, links: map[*link]struct{}{},
+	}
+	t.Cleanup(func() {
+		if err := p.close(); err != nil {
+			t.Errorf("faultproxy: %v", err)
+		}
+	})
+	if err := p.listen(); err != nil {
+		t.Fatalf("faultproxy: %v", err)
+	}
+	return p
+}
+
+// Addr returns "127.0.0.1:port", to be given to the client instead of the server's.
+func (p *Proxy) Addr() string { return p.port.Addr() }
+
+// On adds a rule: the commands chosen by match meet the action. A command meets one
+// rule, the first added that chooses it; the others still count it.
+func (p *Proxy) On(match Match, action Action) *Rule {
+	r := newRule(match, action)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rules = append(p.rules, r)
+	return r
+}
+
+// Delay makes each command wait for d before it is passed on; 0 ends that.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// CutAfter closes each connection, those open now and those to come, after n more
+// bytes in that direction.
+func (p *Proxy) CutAfter(d Direction, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutAfter[d] = n
+	for l := range p.links {
+		l.limit(d, n)
+	}
+}
+
+// CutAll resets the connections that are open now.
+func (p *Proxy) CutAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+// Stall stops all bytes in both directions. They pass when healed, even if the
+// client that sent them has given up meanwhile.
+func (p *Proxy) Stall() { p.set(stalled) }
+
+// HalfOpen accepts connections, reads what comes from client and server, and
+// passes nothing on. Healing closes the connections that have lost bytes.
+func (p *Proxy) HalfOpen() { p.set(silent) }
+
+// Refuse resets all connections and refuses new ones. Only Heal ends that.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == closed {
+		return
+	}
+	p.change(refusing)
+	p.stopListening()
+	for l := range p.links {
+		l.reset()
+	}
+}
+
+// Redirect passes new connections on to another server. Those that are open stay
+// where they are: as after a failover, two servers may hold themselves for the one.
+func (p *Proxy) Redirect(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = addr
+}
+
+// Heal ends all faults and removes all rules; what a rule holds goes on.
+func (p *Proxy) Heal(t testing.TB) {
+	t.Helper()
+	p.mu.Lock()
+	for _, r := range p.rules {
+		r.Release()
+	}
+	p.rules, p.delay, p.cutAfter = nil, 0, [2]int{none, none}
+	for l := range p.links {
+		l.heal()
+	}
+	refused := p.mode == refusing
+	if p.mode != closed {
+		p.change(passing)
+	}
+	p.mu.Unlock()
+	if refused {
+		if err := p.listen(); err != nil {
+			t.Fatalf("faultproxy: heal: %v", err)
+		}
+	}
+}
+
+// Commands returns what was sent by clients and chosen by none or all of the
+// matches, in order; Nth and Times do not matter here.
+func (p *Proxy) Commands(matches ...Match) []Command {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []Command
+	for _, c := range p.log {
+		if !slices.ContainsFunc(matches, func(m Match) bool { return !m.matches(c) }) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// Count returns the number of Commands.
+func (p *Proxy) Count(matches ...Match) int { return len(p.Commands(matches...)) }
+
+// Reset forgets the commands seen; rules keep their counts.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = nil
+}
+
+// Accepted returns the number of connections accepted since the start.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
+}
+
+// Open returns the number of connections that are open now.
+func (p *Proxy) Open() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links)
+}
+
+func (p *Proxy) set(m mode) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode != closed && p.mode != refusing {
+		p.change(m)
+	}
+}
+
+// change sets the mode and wakes those who wait for it. The caller holds p.mu.
+func (p *Proxy) change(m mode) {
+	p.mode = m
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// current returns the mode and a channel that is closed when it changes.
+func (p *Proxy) current() (mode, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode, p.changed
+}
+
+// see logs a command and returns the rule that it meets, or nil, and how long it
+// has to wait.
+func (p *Proxy) see(c Command) (*Rule, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = append(p.log, c)
+	var met *Rule
+	for _, r := range p.rules {
+		if r.takes(c) && met == nil {
+			met = r
+		}
+	}
+	return met, p.delay
+}
+
+func (p *Proxy) listen() error {
+	l, err := net.Listen("tcp", p.port.Addr())
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listener = l
+	p.wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // closed by Refuse or close
+			}
+			p.accept(conn)
+		}
+	})
+	return nil
+}
+
+// accept starts to serve a connection unless the proxy refuses or is closed.
+func (p *Proxy) accept(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.accepted++
+	l := newLink(p, p.accepted, conn)
+	if p.mode == refusing || p.mode == closed {
+		l.reset()
+		return
+	}
+	l.limit(ToServer, p.cutAfter[ToServer])
+	l.limit(ToClient, p.cutAfter[ToClient])
+	p.links[l] = struct{}{}
+	target := p.target
+	p.wg.Go(func() {
+		l.serve(target)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.links, l)
+	})
+}
+
+// stopListening closes the listener. The caller holds p.mu.
+func (p *Proxy) stopListening() {
+	if p.listener != nil {
+		_ = p.listener.Close() // it cannot fail in a way that leaves it open
+		p.listener = nil
+	}
+}
+
+// close ends all connections and waits for all goroutines.
+func (p *Proxy) close() error {
+	p.mu.Lock()
+	p.change(closed)
+	p.stopListening()
+	for _, r := range p.rules {
+		r.Release()
+	}
+	for l := range p.links {
+		l.reset()
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+	return p.port.Release()
+}
