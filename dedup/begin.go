@@ -6,6 +6,11 @@ import (
 	"errors"
 	mathrand "math/rand/v2"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/holdfast-go/holdfast/internal/reqctx"
+	"github.com/holdfast-go/holdfast/internal/telemetry"
 )
 
 // Begin asks whether the request may run. It returns one of three:
@@ -21,48 +26,77 @@ import (
 // growing pauses, where the request runs elsewhere. One that finds its store away waits no longer than 250 ms, or, if
 // its command is already on the wire, the client's ReadTimeout.
 func (d *Dedup) Begin(ctx context.Context, req Request) (*Claim, *Record, error) {
-	if err := req.check(); err != nil {
-		return nil, nil, err
-	}
-	return d.begin(ctx, &req)
-}
-
-func (d *Dedup) begin(ctx context.Context, req *Request) (*Claim, *Record, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, nil, &Error{Err: ErrUnavailable, Cause: context.Cause(ctx), Reason: "the caller's context had ended"}
-	}
-	if !d.work.enter() {
-		return nil, nil, &Error{Err: ErrClosed}
-	}
-	claim, rec, err := d.answer(ctx, req)
-	if claim == nil { // else the claim leaves when it ends
-		d.work.leave()
-	}
+	q := &call{d: d, req: req, started: time.Now()}
+	inside, span := d.tel.begin(ctx)
+	claim, rec, err := q.begin(inside)
+	q.tell(ctx, span, claim, rec, err)
 	return claim, rec, err
-}
-
-func (d *Dedup) answer(ctx context.Context, req *Request) (*Claim, *Record, error) {
-	q := &call{d: d, req: req, id: req.ID(), started: time.Now()}
-	f, lead, err := d.flights.join(q.id, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !lead {
-		var rec *Record
-		if rec, lead, err = q.follow(ctx, f); !lead {
-			return nil, rec, err
-		}
-	}
-	return q.lead(ctx, f)
 }
 
 // call is one Begin.
 type call struct {
 	d       *Dedup
-	req     *Request
+	req     Request
 	id      string
 	started time.Time
-	waited  bool
+	waited  bool   // the request was running when this one came
+	first   string // traceparent of the first execution
+
+	// What came out, for telemetry.
+	shared    bool // what another's claim has left for those who wait
+	corrupt   bool
+	cancelled bool // the caller left before the store answered
+}
+
+func (q *call) begin(ctx context.Context) (claim *Claim, rec *Record, err error) {
+	if err := q.req.check(); err != nil {
+		return nil, nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, nil, q.left(ctx, nil)
+	}
+	d := q.d
+	if !d.work.enter() {
+		return nil, nil, &Error{Err: ErrClosed}
+	}
+	defer func() {
+		if claim == nil { // else the claim leaves when it ends
+			d.work.leave()
+		}
+	}()
+
+	q.id = q.req.ID()
+	f, lead, err := d.flights.join(q.id, &q.req)
+	if err == nil && !lead {
+		rec, lead, err = q.follow(ctx, f)
+	}
+	if lead {
+		claim, rec, err = q.lead(ctx, f)
+	}
+	if rec != nil {
+		q.first = rec.TraceParent
+		if q.req.StillTrue != nil {
+			if err := q.req.StillTrue(ctx, rec); err != nil {
+				q.waited, q.shared = false, false
+				return nil, nil, err
+			}
+		}
+	}
+	return claim, rec, err
+}
+
+func (q *call) tell(ctx context.Context, span trace.Span, claim *Claim, rec *Record, err error) {
+	t := told{outcome: q.outcomeOf(claim, rec, err), err: err, id: q.id, key: q.req.Key, first: q.first, started: q.started}
+	switch {
+	case claim != nil:
+		t.attempt = claim.attempt
+		if claim.attempt > 1 {
+			t.first = claim.first
+		}
+	case rec != nil:
+		t.attempt = rec.Attempt
+	}
+	q.d.tel.began(ctx, span, t)
 }
 
 // rest is how long the call may still wait.
@@ -93,6 +127,7 @@ func (q *call) follow(ctx context.Context, f *flight) (rec *Record, lead bool, e
 }
 
 func (q *call) landed(f *flight) (*Record, bool, error) {
+	q.shared = f.shared
 	if f.rec == nil {
 		return nil, false, f.err
 	}
@@ -105,75 +140,91 @@ func (q *call) inFlight(ctx context.Context) error {
 	return &Error{Err: ErrInFlight, Cause: context.Cause(ctx), Waited: time.Since(q.started)}
 }
 
-// lead asks the store, again and again while the request runs elsewhere.
-func (q *call) lead(ctx context.Context, f *flight) (*Claim, *Record, error) {
+// lead asks the store, and lands the flight with the answer, passes the baton, or keeps it with a claim.
+func (q *call) lead(ctx context.Context, f *flight) (claim *Claim, rec *Record, err error) {
+	returned := false
+	defer func() {
+		if !returned { // a store or a hook has panicked
+			q.d.flights.land(f, nil, &Error{Err: ErrUnavailable, Reason: "panic"})
+		}
+	}()
+	claim, rec, err = q.ask(ctx, f)
+	returned = true
+	return claim, rec, err
+}
+
+// ask asks again and again while the request runs elsewhere.
+func (q *call) ask(ctx context.Context, f *flight) (*Claim, *Record, error) {
 	d := q.d
-	ask := BeginRequest{
+	b := BeginRequest{
 		Owner:       Owner{ID: q.id, Token: rand.Text(), Fingerprint: q.req.Fingerprint},
 		Lease:       d.cfg.lease,
 		TTL:         q.req.ttl(),
 		NoTakeover:  q.req.NoTakeover,
-		TraceParent: traceParent(ctx),
+		TraceParent: telemetry.TraceParent(ctx),
 	}
-	ended := false
-	defer func() {
-		if !ended { // the store has panicked
-			d.flights.land(f, nil, &Error{Err: ErrUnavailable, Reason: "panic"}, false)
-		}
-	}()
 	for polls := 0; ; polls++ {
 		sent := time.Now()
-		a, err := d.ask(ctx, ask)
-		ended = err != nil || a.Verdict != VerdictInFlight
+		a, err := d.ask(ctx, b)
 		if err != nil {
-			return nil, nil, q.refused(ctx, f, ask.Owner, err)
+			claim, err := q.refused(ctx, f, b, err)
+			return claim, nil, err
 		}
+		var rec *Record
 		switch a.Verdict {
 		case VerdictRun:
-			return d.newClaim(q, f, ask, a, sent), nil, nil
-		case VerdictReplay:
-			rec := &Record{Result: a.Result, Attempt: a.Attempt, Stored: true, Waited: q.waited, TraceParent: a.TraceParent}
-			d.flights.land(f, rec, nil, false)
-			return nil, rec, nil
+			return d.newClaim(q, f, b, a, sent, reqctx.RuleOf(ctx)), nil, nil
 		case VerdictInFlight:
-			q.waited = true
-			if ended = !q.pause(ctx, polls, a.Rest); ended {
-				d.flights.pass(f)
-				return nil, nil, q.inFlight(ctx)
+			q.waited, q.first = true, a.TraceParent
+			if q.pause(ctx, polls, a.Rest) {
+				continue
 			}
-			continue
+			d.flights.pass(f)
+			return nil, nil, q.inFlight(ctx)
+		case VerdictReplay:
+			rec = &Record{Result: a.Result, Attempt: a.Attempt, Stored: true, Waited: q.waited, TraceParent: a.TraceParent}
 		case VerdictMismatch:
 			err = &Error{Err: ErrMismatch}
 		case VerdictInterrupted:
 			err = &Error{Err: ErrInterrupted}
 		case VerdictCorrupt:
-			rec, err := d.corrupt(ctx, q, a)
-			d.flights.land(f, rec, err, false)
-			return nil, rec, err
+			rec, err = q.unreadable(a)
 		default:
 			err = &Error{Err: ErrUnknownOutcome, Reason: "the store gave no verdict"}
 		}
-		d.flights.land(f, nil, err, false)
-		return nil, nil, err
+		d.flights.land(f, rec, err)
+		return nil, rec, err
 	}
 }
 
-// refused ends a flight whose store has not answered. Those who wait get the same error, so that they do not all run
-// into the same silence, unless it was this caller's own context that ended the call.
-func (q *call) refused(ctx context.Context, f *flight, o Owner, err error) error {
-	if !errors.Is(err, ErrUnavailable) {
-		q.d.abandon(o)
+// refused ends a call whose store has not answered. Those who wait get the same error, so that they do not all run
+// into the same silence, unless it was this caller's own context that ended the call, or it may run without a record.
+func (q *call) refused(ctx context.Context, f *flight, b BeginRequest, err error) (*Claim, error) {
+	d := q.d
+	if errors.Is(err, ErrUnknownOutcome) {
+		d.abandon(b.Owner)
 	}
-	if ctx.Err() != nil {
-		q.d.flights.pass(f)
-		var e *Error
-		if errors.As(err, &e) {
-			err = &Error{Err: e.Err, Cause: errors.Join(context.Cause(ctx), e.Cause), Reason: e.Reason}
+	switch {
+	case ctx.Err() != nil:
+		d.flights.pass(f)
+		return nil, q.left(ctx, err)
+	case q.req.Bypass != nil && unsettled(err):
+		if release, ok := q.req.Bypass(); ok {
+			return d.newBypass(q, f, b, release, reqctx.RuleOf(ctx)), nil
 		}
-		return err
 	}
-	q.d.flights.land(f, nil, err, false)
-	return err
+	d.flights.land(f, nil, err)
+	return nil, err
+}
+
+// left is the error for a caller who has gone before the store answered, if it was asked at all.
+func (q *call) left(ctx context.Context, err error) error {
+	q.cancelled = true
+	sentinel := error(ErrUnavailable)
+	if errors.Is(err, ErrUnknownOutcome) {
+		sentinel = ErrUnknownOutcome
+	}
+	return &Error{Err: sentinel, Cause: errors.Join(context.Cause(ctx), err), Reason: "the caller's context has ended"}
 }
 
 // pause waits before the store is asked again. It reports false when the call's time is over.
@@ -182,7 +233,7 @@ func (q *call) pause(ctx context.Context, polls int, lease time.Duration) bool {
 	if left <= 0 {
 		return false
 	}
-	timer := time.NewTimer(min(left, pollPause(polls, mathrand.Float64()), lease+time.Millisecond))
+	timer := time.NewTimer(min(left, pollPause(polls, mathrand.Float64()), max(lease, leastPause)+time.Millisecond))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -192,16 +243,19 @@ func (q *call) pause(ctx context.Context, polls int, lease time.Duration) bool {
 	}
 }
 
+// leastPause keeps a store whose leases have always just ended from being asked without end.
+const leastPause = 4 * time.Millisecond
+
 // pollPause is the pause after the n-th question, from 0: 25, 50, 100, 200, 250 ms and so on, each +-20 %.
 func pollPause(n int, random float64) time.Duration {
 	base := min(25*time.Millisecond<<min(n, 10), 250*time.Millisecond)
 	return time.Duration(float64(base) * (0.8 + 0.4*random))
 }
 
-// corrupt is the answer where a record cannot be read: its code if it is done and that much is readable, else an error.
-// It is never run.
-func (d *Dedup) corrupt(ctx context.Context, q *call, a Answer) (*Record, error) {
-	d.tel.corrupt(ctx, q, a)
+// unreadable is the answer where a record cannot be read: its code if it is done and that much is readable, else an
+// error. It is never run.
+func (q *call) unreadable(a Answer) (*Record, error) {
+	q.corrupt = true
 	if a.State == "done" && a.Result.Code > 0 {
 		return &Record{Result: Result{Code: a.Result.Code, Omitted: true}, Attempt: max(a.Attempt, 1), Stored: true, Waited: q.waited}, nil
 	}

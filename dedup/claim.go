@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/renew"
 	"github.com/holdfast-go/holdfast/internal/reqctx"
+	"github.com/holdfast-go/holdfast/internal/telemetry"
 )
 
 // Claim is the right to run a request, and the duty to say how it ended: call one of Complete, Fail and Forget, once; a
@@ -21,7 +22,11 @@ type Claim struct {
 	ttl     time.Duration
 	first   string // traceparent of the first execution
 	hash    string
+	rule    *reqctx.Rule
 	started time.Time
+
+	bypassed bool   // there is no record
+	release  func() // with bypassed: called at the end
 
 	once sync.Once
 	err  error // what the ending returned
@@ -36,17 +41,33 @@ type Claim struct {
 	over     bool
 }
 
-func (d *Dedup) newClaim(q *call, f *flight, ask BeginRequest, a Answer, sent time.Time) *Claim {
-	c := &Claim{d: d, flight: f, owner: ask.Owner, ttl: ask.TTL, first: a.TraceParent, hash: q.req.Hash(), started: sent}
+func (d *Dedup) newClaim(q *call, f *flight, b BeginRequest, a Answer, sent time.Time, rule *reqctx.Rule) *Claim {
+	c := &Claim{d: d, flight: f, owner: b.Owner, ttl: b.TTL, first: a.TraceParent, hash: q.req.Hash(), rule: rule, started: sent}
 	c.Execution.id, c.attempt, c.takeover = q.id, a.Attempt, a.Takeover
 	c.owner.Attempt = a.Attempt
 	c.leaseEnd = sent.Add(d.cfg.lease)
-	d.flights.run(f, c)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.renewal = d.renewal.Add(sent.Add(d.cfg.lease/3), c.due)
+	c.start(sent.Add(d.cfg.lease / 3))
 	return c
 }
+
+// newBypass returns a claim without a record.
+func (d *Dedup) newBypass(q *call, f *flight, b BeginRequest, release func(), rule *reqctx.Rule) *Claim {
+	c := &Claim{d: d, flight: f, owner: b.Owner, hash: q.req.Hash(), rule: rule, started: time.Now(), bypassed: true, release: release}
+	c.Execution.id = q.id
+	c.start(c.started.Add(d.cfg.maxRun))
+	return c
+}
+
+func (c *Claim) start(due time.Time) {
+	c.d.flights.run(c.flight, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renewal = c.d.renewal.Add(due, c.due)
+}
+
+// Bypassed reports whether the request runs without a record, because the store is away and Request.Bypass allowed it.
+// Attempt is then 0.
+func (c *Claim) Bypassed() bool { return c.bypassed }
 
 // TraceParent returns the W3C traceparent of the first execution, or empty.
 func (c *Claim) TraceParent() string { return c.first }
@@ -79,37 +100,74 @@ func (c *Claim) Context(parent context.Context) context.Context {
 // Complete stores the result; every repeat gets it for ttl from now, or for the TTL of the request if ttl is 0. A ttl
 // of less than 1 ms otherwise is ErrInvalid. It does not end with ctx, of which it takes only the values.
 //
-//   - nil: stored.
+//   - nil: stored; or there is no record, see Bypassed.
 //   - ErrLeaseLost: another has taken over; the result is not stored, and that of the other counts.
 //   - ErrUnavailable, ErrUnknownOutcome: not stored within a second. The record stays as it is, those who wait in this
 //     process get the result, and the store is tried on in the background until the lease ends. The answer may be sent.
 //   - ErrCorrupt, ErrInvalid: not stored, and not tried again.
 func (c *Claim) Complete(ctx context.Context, r Result, ttl time.Duration) error {
-	c.once.Do(func() {
-		c.stop()
-		defer c.d.work.leave()
+	return c.end(ctx, func(ctx context.Context) (string, int, error) {
 		if ttl == 0 {
 			ttl = c.ttl
 		}
-		c.err = c.complete(context.WithoutCancel(ctx), r, ttl)
+		err := c.complete(ctx, r, ttl)
+		switch {
+		case errors.Is(err, ErrLeaseLost):
+			return storedLost, 0, err
+		case err != nil:
+			return persistFailed, 0, err
+		case r.Omitted:
+			return storedTombstone, len(r.Data), nil
+		}
+		return storedResult, len(r.Data), nil
 	})
-	return c.err
 }
 
 // Fail gives the request up: its effect may have happened, and the same request may run again at once, as the next
 // attempt. Those who wait for it in this process get share if it is not nil, else cause as their error; if both are nil,
 // the next one of them begins. After Commit it is Complete, with share or, without it, a tombstone.
 //
-// It returns what Complete returns. When the store is away the rest is done in the background, and the record lapses at
-// the latest.
+// It returns nil, or ErrLeaseLost, ErrUnavailable, ErrUnknownOutcome or ErrCorrupt like Complete. When the store is away
+// the rest is done in the background, and the record lapses at the latest.
 func (c *Claim) Fail(ctx context.Context, share *Result, cause error) error {
-	return c.giveUp(ctx, share, cause, c.d.store.Fail)
+	return c.giveUp(ctx, share, cause, storedFailed, c.d.store.Fail)
 }
 
 // Forget says that nothing has been done: no effect has happened, and the key is free for another request if this was
 // the first attempt. Otherwise it is like Fail.
 func (c *Claim) Forget(ctx context.Context, share *Result, cause error) error {
-	return c.giveUp(ctx, share, cause, c.d.store.Forget)
+	stored := storedRemoved
+	if c.attempt > 1 {
+		stored = storedFailed
+	}
+	return c.giveUp(ctx, share, cause, stored, c.d.store.Forget)
+}
+
+// end ends the claim once, and tells how.
+func (c *Claim) end(ctx context.Context, how func(ctx context.Context) (stored string, size int, err error)) error {
+	c.once.Do(func() {
+		c.stop()
+		defer c.d.work.leave()
+		ctx = context.WithoutCancel(ctx)
+		if c.bypassed {
+			defer c.release()
+			_, _, c.err = how(ctx)
+			return
+		}
+		ctx, span := c.d.tel.tracer.Start(ctx, telemetry.SpanDedupComplete)
+		stored, size := persistFailed, 0
+		returned := false
+		defer func() {
+			if !returned { // the store has panicked
+				c.d.flights.share(c.flight, nil, &Error{Err: ErrUnavailable, Reason: "panic"})
+				span.End()
+			}
+		}()
+		stored, size, c.err = how(ctx)
+		returned = true
+		c.d.tel.ended(ctx, span, c, stored, size, c.err)
+	})
+	return c.err
 }
 
 // stop ends renewal and contexts.
@@ -158,29 +216,37 @@ func (c *Claim) lostAs(reason string) error {
 
 func (c *Claim) complete(ctx context.Context, r Result, ttl time.Duration) error {
 	d := c.d
+	rec := &Record{Result: r, Attempt: c.attempt, Stored: true, Waited: true, TraceParent: c.first}
+	if c.bypassed {
+		rec.Stored = false
+		d.flights.share(c.flight, rec, nil)
+		return nil
+	}
 	if err := c.lostAs(taken); err != nil {
 		return err
 	}
 	store := func(ctx context.Context) error { return d.store.Complete(ctx, c.owner, r, ttl) }
 	err := d.insist(ctx, d.cfg.persist, store)
-	rec := &Record{Result: r, Attempt: c.attempt, Stored: err == nil, Waited: true, TraceParent: c.first}
+	rec.Stored = err == nil
 	switch {
+	case err == nil:
+		d.flights.land(c.flight, rec, nil)
 	case errors.Is(err, ErrLeaseLost):
 		d.flights.pass(c.flight) // the other's result counts: whoever waits asks the store
 	case unsettled(err):
-		d.flights.land(c.flight, rec, nil, true)
-		d.later(c.until(), store, func(err error) {
+		d.flights.keep(c.flight, rec)
+		d.later(c.until(), store, func(ctx context.Context, err error) {
 			d.flights.drop(c.flight)
-			d.tel.settledLate(c, err)
+			d.tel.settledLate(ctx, c, err)
 		})
 	default:
-		d.flights.land(c.flight, rec, nil, false)
+		d.flights.share(c.flight, rec, nil)
 	}
 	return err
 }
 
 // giveUp is Fail and Forget.
-func (c *Claim) giveUp(ctx context.Context, share *Result, cause error, op func(context.Context, Owner) error) error {
+func (c *Claim) giveUp(ctx context.Context, share *Result, cause error, stored string, op func(context.Context, Owner) error) error {
 	if c.Decision().Commit {
 		r := Result{Omitted: true}
 		if share != nil {
@@ -188,24 +254,28 @@ func (c *Claim) giveUp(ctx context.Context, share *Result, cause error, op func(
 		}
 		return c.Complete(ctx, r, 0)
 	}
-	c.once.Do(func() {
-		c.stop()
-		defer c.d.work.leave()
-		c.err = c.release(context.WithoutCancel(ctx), op)
+	return c.end(ctx, func(ctx context.Context) (string, int, error) {
+		err := c.free(ctx, op)
 		switch {
 		case share != nil:
 			rec := &Record{Result: *share, Attempt: c.attempt, Waited: true, TraceParent: c.first}
-			c.d.flights.land(c.flight, rec, nil, false)
+			c.d.flights.share(c.flight, rec, nil)
 		case cause != nil:
-			c.d.flights.land(c.flight, nil, cause, false)
+			c.d.flights.share(c.flight, nil, cause)
 		default:
 			c.d.flights.pass(c.flight)
 		}
+		if errors.Is(err, ErrLeaseLost) {
+			stored = storedLost
+		}
+		return stored, 0, err
 	})
-	return c.err
 }
 
-func (c *Claim) release(ctx context.Context, op func(context.Context, Owner) error) error {
+func (c *Claim) free(ctx context.Context, op func(context.Context, Owner) error) error {
+	if c.bypassed {
+		return nil
+	}
 	if err := c.lostAs(taken); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 // is closed.
 //
 // Exactly one goroutine at a time has the baton of a flight: it may ask the store, and if the store says "run" it keeps
-// the baton while it works. It ends the flight with the answer for all (land), or passes the baton to one who waits.
+// the baton while it works. It ends the flight with the answer for all (land, share, keep), or passes the baton to one who waits.
 type flight struct {
 	id          string
 	fingerprint []byte
@@ -18,8 +18,9 @@ type flight struct {
 	claim       *Claim // the store has said "run", so the fingerprint is that of the record
 	waiters     int
 	turn        chan struct{} // the baton, for one of the waiters; made with the first of them
-	done        chan struct{} // closed by land; made with the first waiter
+	done        chan struct{} // closed when the flight ends; made with the first waiter
 	landed      bool
+	shared      bool // what landed is not stored
 	rec         *Record
 	err         error
 }
@@ -126,16 +127,37 @@ func (fs *flights) pass(f *flight) {
 	f.turn <- struct{}{}
 }
 
-// land ends the flight with the answer for all who wait. With keep the flight stays, for all who come, until drop.
-func (fs *flights) land(f *flight, rec *Record, err error, keep bool) {
+// land ends the flight with the answer for all who wait.
+func (fs *flights) land(f *flight, rec *Record, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	fs.end(f, rec, err)
+	fs.remove(f)
+}
+
+// share is land with an answer that is not stored.
+func (fs *flights) share(f *flight, rec *Record, err error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f.shared = true
+	fs.end(f, rec, err)
+	fs.remove(f)
+}
+
+// keep ends the flight with the answer for all who wait, and for all who come until drop.
+func (fs *flights) keep(f *flight, rec *Record) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.end(f, rec, nil)
+}
+
+func (fs *flights) end(f *flight, rec *Record, err error) {
+	if f.landed {
+		return
+	}
 	f.rec, f.err, f.landed = rec, err, true
 	if f.done != nil {
 		close(f.done)
-	}
-	if !keep {
-		fs.remove(f)
 	}
 }
 

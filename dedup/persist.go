@@ -43,12 +43,13 @@ func insistPause(n int) time.Duration {
 
 // later calls the store in the background until it answers or the time has come, and then calls after, which may be nil,
 // with the last error. If too much waits in the background already, after is called at once.
-func (d *Dedup) later(until time.Time, call func(context.Context) error, after func(error)) {
+func (d *Dedup) later(until time.Time, call func(context.Context) error, after func(context.Context, error)) {
 	if after == nil {
-		after = func(error) {}
+		after = func(context.Context, error) {}
 	}
-	if !d.background(func(ctx context.Context) { after(d.insist(ctx, time.Until(until), call)) }) {
-		after(&Error{Err: ErrUnavailable, Reason: "too much waits in the background"})
+	work := func(ctx context.Context) { after(ctx, d.insist(ctx, time.Until(until), call)) }
+	if !d.background(work) {
+		after(d.work.ctx, &Error{Err: ErrUnavailable, Reason: "too much waits in the background"})
 	}
 }
 

@@ -19,6 +19,9 @@ func (c *Claim) due(now time.Time) (next time.Time) {
 	if c.over || c.lost != nil {
 		return time.Time{}
 	}
+	if c.bypassed {
+		return limit
+	}
 	if !c.renewing {
 		c.renewing = true
 		c.d.work.hold()
@@ -47,6 +50,6 @@ func (c *Claim) renew(sent time.Time) {
 	}
 	c.mu.Unlock()
 	if err != nil && !over {
-		d.tel.renewFailed(c, err)
+		d.tel.renewFailed(d.work.ctx, c, err)
 	}
 }

@@ -1,6 +1,7 @@
 package dedup
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -40,6 +41,13 @@ type Request struct {
 	// ended without a word and its outcome is unknown. It is for work that has no guard of its own in SQL; an operator then
 	// settles the record or removes it.
 	NoTakeover bool
+	// StillTrue, if not nil, is asked before a Record is returned; its error is returned instead. It is for results that
+	// can be taken back later. The record must not be changed.
+	StillTrue func(ctx context.Context, rec *Record) error
+	// Bypass, if not nil, is asked when the store is away, instead of returning ErrUnavailable or ErrUnknownOutcome. If it
+	// reports true, the request runs without a record, and only repeats that come to this process meanwhile wait for it.
+	// release is called when it has ended. Whoever sets it counts, so that no more than a certain number run that way.
+	Bypass func() (release func(), ok bool)
 }
 
 // ID returns the record id, the request id of all other parts of holdfast: 43 characters of base64url, the SHA-256 of a
