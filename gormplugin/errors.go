@@ -60,6 +60,7 @@ type Error struct {
 	available, requested, limit string
 	ours, stored                string
 	raced                       bool
+	keys                        []any // primary keys of the rows that a partial write left out
 }
 
 // Error returns a text that begins with "gormplugin:". It names the table, the column and the reason, never a value, a

@@ -1,0 +1,213 @@
+package gormplugin
+
+import (
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+)
+
+// checkKind orders the checks of a statement by which one answers first when several fail.
+type checkKind uint8
+
+const (
+	checkAttempt checkKind = iota // no later attempt of the same request has written
+	checkFence                    // no newer holder has written
+	checkVersion                  // the row is as it was read
+	checkState                    // From
+	checkMin                      // enough is there
+	checkMax                      // enough room is there
+)
+
+// check is one condition that the guard adds to a WHERE. It lies in the operation that it belongs to, so that adding one
+// costs no allocation.
+type check struct {
+	kind   checkKind
+	o      *operation
+	column *column // nil for From on a column without a guard
+	left   any     // that column
+	n      number  // amount for a bound; fence, version or attempt otherwise
+	value  any     // From's old value; the request id
+}
+
+// Build implements clause.Expression.
+func (c *check) Build(b clause.Builder) {
+	switch c.kind {
+	case checkAttempt:
+		t := c.o.table
+		b.WriteByte('(')
+		c.o.writeColumn(b, t.request)
+		b.WriteString(" IS NULL OR ")
+		c.o.writeColumn(b, t.request)
+		b.WriteString(" <> ")
+		b.AddVar(b, c.value)
+		b.WriteString(" OR COALESCE(")
+		c.o.writeColumn(b, t.attempt)
+		b.WriteString(",0) <= ")
+		c.o.writeNumber(b, c.n)
+		b.WriteByte(')')
+	case checkFence:
+		b.WriteString("COALESCE(")
+		c.o.writeColumn(b, c.column)
+		b.WriteString(",0) <= ")
+		c.o.writeNumber(b, c.n)
+	case checkVersion:
+		if c.o.rowVersions != nil {
+			c.o.rowVersions.Build(b)
+			return
+		}
+		c.o.writeColumn(b, c.column)
+		b.WriteString(" = ")
+		c.o.writeNumber(b, c.n)
+	case checkState:
+		clause.Eq{Column: c.left, Value: c.value}.Build(b)
+	case checkMin:
+		c.o.writeColumn(b, c.column)
+		b.WriteString(" >= ")
+		if m := c.column.min; m.isColumn() {
+			c.o.writeLimit(b, m)
+			b.WriteString(" + ")
+			c.o.writeNumber(b, c.n)
+		} else {
+			c.o.writeNumber(b, c.n.add(m.number))
+		}
+	case checkMax:
+		c.o.writeColumn(b, c.column)
+		if m := c.column.max; m.isColumn() {
+			b.WriteString(" + ")
+			c.o.writeNumber(b, c.n)
+			b.WriteString(" <= ")
+			c.o.writeLimit(b, m)
+		} else {
+			b.WriteString(" <= ")
+			c.o.writeNumber(b, m.number.sub(c.n))
+		}
+	}
+}
+
+// change is the new value of a stock column: itself, more or less n.
+type change struct {
+	o      *operation
+	column *column
+	n      number
+	add    bool
+}
+
+// Build implements clause.Expression.
+func (c *change) Build(b clause.Builder) {
+	c.o.writeColumn(b, c.column)
+	if c.add {
+		b.WriteString(" + ")
+	} else {
+		b.WriteString(" - ")
+	}
+	c.o.writeNumber(b, c.n)
+}
+
+// next is the new value of the version column.
+type next struct {
+	o      *operation
+	column *column
+}
+
+// Build implements clause.Expression.
+func (n *next) Build(b clause.Builder) {
+	n.o.writeColumn(b, n.column)
+	b.WriteString(" + 1")
+}
+
+// parens keeps conditions together that the guard did not write: a raw `a = 1 OR b = 2`, or one that ends in a comment,
+// must not swallow what is added to it.
+type parens struct{ clause.Where }
+
+// Build implements clause.Expression.
+func (p parens) Build(b clause.Builder) {
+	b.WriteByte('(')
+	p.Where.Build(b)
+	b.WriteByte(')')
+}
+
+// needsParens reports whether an AND after the conditions could bind to a part of them only.
+func needsParens(exprs []clause.Expression) bool {
+	for _, e := range exprs {
+		switch e := e.(type) {
+		case clause.Eq, clause.Neq, clause.Gt, clause.Gte, clause.Lt, clause.Lte, clause.IN, clause.Like, *check:
+		case clause.AndConditions:
+			if len(e.Exprs) < 2 {
+				return true
+			}
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// joined returns the statement's WHERE with the checks of the guard in it, and false where the statement has none of its
+// own: then gorm refuses it as missing, and the guard must not stand in for it. With AllowGlobalUpdate the guard is all of
+// the WHERE.
+func (o *operation) joined(stmt *gorm.Statement, where clause.Clause) (clause.Clause, bool) {
+	var own []clause.Expression
+	switch w := where.Expression.(type) {
+	case nil:
+	case clause.Where:
+		own = w.Exprs
+	default:
+		own = []clause.Expression{w}
+	}
+	least := 1
+	if _, soft := stmt.Clauses["soft_delete_enabled"]; soft {
+		least = 2 // the condition that gorm adds for the deletion mark is not the caller's
+	}
+	if len(own) < least && !stmt.AllowGlobalUpdate {
+		return where, false
+	}
+	exprs := make([]clause.Expression, 0, len(own)+len(o.checks))
+	if needsParens(own) {
+		exprs = append(exprs, parens{clause.Where{Exprs: own}})
+	} else {
+		exprs = append(exprs, own...)
+	}
+	for i := range o.checks {
+		exprs = append(exprs, &o.checks[i])
+	}
+	where.Name = "WHERE"
+	where.Expression = clause.Where{Exprs: exprs}
+	return where, true
+}
+
+// writeColumn writes a guarded column, with the table's name where another table could have one of that name.
+func (o *operation) writeColumn(b clause.Builder, c *column) {
+	if o.qualify {
+		b.WriteQuoted(c.qualified)
+	} else {
+		b.WriteQuoted(c.plain)
+	}
+}
+
+func (o *operation) writeLimit(b clause.Builder, l limit) {
+	if o.qualify {
+		b.WriteQuoted(l.qualified)
+	} else {
+		b.WriteQuoted(l.plain)
+	}
+}
+
+// writeNumber binds a number. PostgreSQL gives a bare parameter the type of the column beside it, and the driver then
+// cannot send a number that the column could not hold; MySQL's driver sends decimals as text, which compare as doubles.
+func (o *operation) writeNumber(b clause.Builder, n number) {
+	switch {
+	case o.dialect == dialectPostgres && n.isWhole():
+		b.WriteString("CAST(")
+		b.AddVar(b, n.i)
+		b.WriteString(" AS bigint)")
+	case n.isWhole():
+		b.AddVar(b, n.i)
+	case o.dialect == dialectMySQL:
+		b.WriteString("CAST(")
+		b.AddVar(b, n.text)
+		b.WriteString(" AS DECIMAL(65,30))")
+	default:
+		b.WriteString("CAST(")
+		b.AddVar(b, n.text)
+		b.WriteString(" AS numeric)")
+	}
+}
