@@ -28,7 +28,7 @@ const (
 	uniqueViolation              // a unique index refused the row
 	checkViolation               // a check constraint did
 	outOfRange                   // a number left its type
-	conflict                     // serialization failure, deadlock, lock wait: worth a repeat
+	conflicting                  // serialization failure, deadlock, lock wait: worth a repeat
 	deadTx                       // the transaction was over before the statement
 	unavailable                  // refused, or gone before it was sent: not done, for certain
 	lost                         // the reply was lost: done or not

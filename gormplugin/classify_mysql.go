@@ -19,7 +19,7 @@ func classifyMySQL(err error) dbError {
 	case found.class == lost:
 		found.server = false
 	}
-	if found.class == conflict {
+	if found.class == conflicting {
 		found.reason = map[uint64]string{1213: "deadlock", 1205: "lock_wait", 3572: "lock_wait"}[number]
 		if found.reason == "" {
 			found.reason = "serialization"
@@ -50,7 +50,7 @@ func mysqlClass(number uint64) class {
 		return outOfRange
 	case 1213, 1020, 1205, 3572, // deadlock, row changed since last read, lock wait timeout, NOWAIT
 		3101: // group replication rolled back at COMMIT
-		return conflict
+		return conflicting
 	case 1040, 1203, 1226, 1053, 1290, 1836, 1792, 1047, // too many connections, shutdown, read-only, not in the cluster
 		1317, 1969, 3024: // interrupted, or cut off by a timeout of the server
 		return unavailable

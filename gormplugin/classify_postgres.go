@@ -16,7 +16,7 @@ func classifyPostgres(err error) dbError {
 		found.name = textField(err, "ConstraintName", "Constraint")
 		found.table = textField(err, "TableName", "Table")
 		found.columns = postgresColumns(textField(err, "Detail"))
-	case conflict:
+	case conflicting:
 		found.reason = map[string]string{"40001": "serialization", "40P01": "deadlock", "55P03": "lock_wait"}[state]
 	case lost:
 		found.server = false
@@ -35,7 +35,7 @@ func postgresClass(state string) class {
 	case "22003":
 		return outOfRange
 	case "40001", "40P01", "55P03":
-		return conflict
+		return conflicting
 	case "25P02":
 		return deadTx
 	case "25006", "57014": // read-only: a replica, or a primary on its way out; cancelled by a timeout of the server

@@ -24,7 +24,7 @@ func classifySQLite(err error) dbError {
 	if !coded {
 		switch {
 		case strings.HasSuffix(text, "database is locked"), strings.HasSuffix(text, "database table is locked"):
-			return dbError{class: conflict, reason: "lock_wait", server: true}
+			return dbError{class: conflicting, reason: "lock_wait", server: true}
 		case strings.Contains(text, "no transaction is active"):
 			return dbError{class: deadTx, server: true}
 		default:
@@ -34,7 +34,7 @@ func classifySQLite(err error) dbError {
 	found := dbError{class: otherServer, server: true}
 	switch primary := code & 0xff; primary {
 	case 5, 6: // busy, locked; and their extended codes 261, 262, 517, 773
-		found.class, found.reason = conflict, "lock_wait"
+		found.class, found.reason = conflicting, "lock_wait"
 		if code == 517 { // the snapshot is old: waiting would not have helped
 			found.reason = "serialization"
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/schema"
 )
 
 // judge turns what databases and their drivers say into errors of this package. For a create, update or delete it is asked
@@ -38,12 +39,8 @@ func (j *judge) failedBefore(db *gorm.DB) {
 	if db.Error == nil {
 		return
 	}
-	if _, began := db.InstanceGet("gorm:started_transaction"); !began && !db.SkipDefaultTransaction && !inTransaction(db.Statement.ConnPool) {
-		if e := classify(db.Name(), db.Error); e.class == lost {
-			db.Error = j.failed(db, e, ErrUnavailable, "begin")
-		} else {
-			j.replace(db, e, true)
-		}
+	if !db.SkipDefaultTransaction && !inTransaction(db.Statement.ConnPool) { // gorm's BEGIN failed
+		db.Error = j.beginError(db, db.Error)
 	}
 	db.InstanceSet(firstError, db.Error)
 }
@@ -77,7 +74,7 @@ func (j *judge) answer(db *gorm.DB, writes bool) {
 // may have, rolled back as a whole: on MySQL and SQLite the next statements would commit one by one. It stays away from
 // gorm's own transaction, which gorm rolls back at once, and from PostgreSQL, where a savepoint may live.
 func (j *judge) endTransaction(db *gorm.DB, e dbError) {
-	if _, own := db.InstanceGet("gorm:started_transaction"); own {
+	if ownTransaction(db) {
 		return
 	}
 	postgres := db.Name() == dialectPostgres
@@ -129,6 +126,24 @@ func (j *judge) commitError(db *gorm.DB, err error) error {
 	return j.judged(db, e, err, true)
 }
 
+// beginError judges the error of a BEGIN: nothing was sent that could write.
+func (j *judge) beginError(db *gorm.DB, err error) error {
+	e := classify(db.Name(), err)
+	if e.class == lost {
+		return j.failed(db, e, ErrUnavailable, "begin")
+	}
+	return j.judged(db, e, err, true)
+}
+
+// conflictIn judges the error that a transaction's function returned: it is kept as it is, but for a conflict that came
+// past the plugin, from a statement on the bare connection.
+func (j *judge) conflictIn(db *gorm.DB, err error) error {
+	if e := classify(db.Name(), err); e.class == conflicting {
+		return j.failed(db, e, ErrConflict, e.reason)
+	}
+	return err
+}
+
 // replace puts the judgement in the place of the driver's error.
 func (j *judge) replace(db *gorm.DB, e dbError, nothingWritten bool) {
 	db.Error = j.judged(db, e, db.Error, nothingWritten)
@@ -146,7 +161,7 @@ func (j *judge) judged(db *gorm.DB, e dbError, err error, nothingWritten bool) e
 		if t := j.guarded(db); t != nil && len(t.stock) > 0 {
 			return j.failed(db, e, ErrInsufficient, "out_of_range")
 		}
-	case conflict:
+	case conflicting:
 		return j.failed(db, e, ErrConflict, e.reason)
 	case deadTx:
 		return j.deadTransaction(db, e)
@@ -168,15 +183,17 @@ func (j *judge) failed(db *gorm.DB, e dbError, sentinel error, reason string) *E
 
 // duplicateError names the unique index that refused the row.
 func (j *judge) duplicateError(db *gorm.DB, e dbError) *Error {
+	s := db.Statement.Schema
 	finder := indexFinder{table: statementTable(db), mappings: j.uniques}
 	if t := j.guarded(db); t != nil {
-		finder.declared = withPrimary(t.uniques, t.schema)
+		if t.schema != nil {
+			s = t.schema
+		}
 		if t.request != nil && !t.request.last {
 			finder.request = t.request.name
 		}
-	} else {
-		finder.declared = withPrimary(j.indexes.of(db.Statement.Schema), db.Statement.Schema)
 	}
+	finder.declared = withPrimary(j.uniquesOf(db, s), s)
 	d := finder.find(e)
 	failed := j.failed(db, e, ErrDuplicate, "")
 	failed.index, failed.mapped = d.index, d.mapped
@@ -184,6 +201,17 @@ func (j *judge) duplicateError(db *gorm.DB, e dbError) *Error {
 		failed.sentinel, failed.column = ErrAlreadyApplied, finder.request
 	}
 	return failed
+}
+
+// uniquesOf returns the unique indexes that a model declares, but for its primary key.
+func (j *judge) uniquesOf(db *gorm.DB, s *schema.Schema) []unique {
+	if s == nil {
+		return nil
+	}
+	if e := j.catalog.of(&gorm.Statement{DB: db, Schema: s, Table: s.Table}); e != nil && e.table != nil {
+		return e.table.uniques
+	}
+	return j.indexes.of(s)
 }
 
 // deadTransaction answers with the error that ended the transaction, however often it is asked.

@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"database/sql"
 	"runtime"
+	"slices"
 	"sync"
 	"weak"
 
@@ -13,9 +14,10 @@ import (
 type txState struct {
 	mu       sync.Mutex
 	cause    error    // what ended it, or on PostgreSQL may have, up to the last savepoint
-	inserted bool     // an InsertOnce in it inserted its row
 	repeats  bool     // it is one of Retry, which may run it again
-	undo     []func() // puts models in memory back, for the repeat
+	inserted bool     // an InsertOnce in it inserted its row, so a repeat can tell whether this one landed
+	resolved bool     // an InsertOnce in it inserted or found its row, so it is known whether an earlier one landed
+	undo     []func() // puts models in memory back
 }
 
 // transactions finds the state of a transaction by its *sql.Tx, whatever sessions and contexts were made on top of it. The
@@ -66,16 +68,54 @@ func inTransaction(pool gorm.ConnPool) bool {
 	return ok
 }
 
-// onRepeat hands undo to the Retry that pool's transaction belongs to: before it runs fn again, undo puts back a model that
-// a statement changed in memory. Elsewhere it does nothing.
-func (t *transactions) onRepeat(pool gorm.ConnPool, undo func()) {
-	s := t.known(pool)
-	if s == nil || !s.repeats {
+// begin makes the state of a transaction of Retry, which calls the returned function at its end.
+func (t *transactions) begin(pool gorm.ConnPool) (s *txState, forget func()) {
+	s = &txState{repeats: true}
+	tx := sqlTx(pool)
+	if tx == nil {
+		return s, func() {}
+	}
+	key := weak.Make(tx)
+	t.m.Store(key, s)
+	return s, func() { t.m.Delete(key) }
+}
+
+// onRollback hands undo to the Retry that pool's transaction belongs to: when it rolls back, undo puts back a model that a
+// statement changed in memory, so that the repeat starts from what the first attempt had. Elsewhere it does nothing.
+func (t *transactions) onRollback(pool gorm.ConnPool, undo func()) {
+	if s := t.known(pool); s != nil && s.repeats {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.undo = append(s.undo, undo)
+	}
+}
+
+// putBack undoes what statements changed in memory, the last first.
+func (s *txState) putBack() {
+	s.mu.Lock()
+	undo := s.undo
+	s.undo = nil
+	s.mu.Unlock()
+	for _, f := range slices.Backward(undo) {
+		f()
+	}
+}
+
+// once notes what an InsertOnce found.
+func (s *txState) once(inserted bool) {
+	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.undo = append(s.undo, undo)
+	s.inserted = s.inserted || inserted
+	s.resolved = true
+}
+
+func (s *txState) onceSaw() (inserted, resolved bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inserted, s.resolved
 }
 
 // end keeps err as the reason why the transaction is over. Of several the last counts: after the one that ended it there

@@ -16,9 +16,6 @@ type indexCache struct {
 }
 
 func (c *indexCache) of(s *schema.Schema) []unique {
-	if s == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	us, ok := c.m[s]

@@ -1,0 +1,88 @@
+package gormplugin
+
+import (
+	"testing"
+
+	"github.com/glebarez/sqlite"
+	"gorm.io/driver/mysql"
+	"gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func TestMain(m *testing.M) { testserver.Main(m) }
+
+// database opens databases of one kind, each time the same one.
+type database struct {
+	name string
+	dsn  string
+}
+
+// onEach runs a test on SQLite, PostgreSQL and MariaDB, each with an empty database of its own.
+func onEach(t *testing.T, test func(t *testing.T, d database)) {
+	t.Helper()
+	for _, name := range []string{dialectSQLite, dialectPostgres, dialectMySQL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newDatabase(t, name))
+		})
+	}
+}
+
+func newDatabase(t *testing.T, name string) database {
+	t.Helper()
+	switch name {
+	case dialectPostgres:
+		return database{name, testserver.Postgres(t).DSN}
+	case dialectMySQL:
+		return database{name, testserver.MariaDB(t).DSN}
+	}
+	return database{name, t.TempDir() + "/test.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
+}
+
+// open opens the database, with the plugin that opts make, and creates the tables of models.
+func (d database) open(t *testing.T, config gorm.Config, models []any, opts ...Option) *gorm.DB {
+	t.Helper()
+	db := d.bare(t, config)
+	if err := db.AutoMigrate(models...); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Use(New(append([]Option{WithModels(models...)}, opts...)...)); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// bare opens the database without the plugin.
+func (d database) bare(t *testing.T, config gorm.Config) *gorm.DB {
+	t.Helper()
+	if config.Logger == nil {
+		config.Logger = logger.Discard
+	}
+	db, err := gorm.Open(d.dialector(), &config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func (d database) dialector() gorm.Dialector {
+	switch d.name {
+	case dialectPostgres:
+		return postgres.Open(d.dsn)
+	case dialectMySQL:
+		return mysql.Open(d.dsn)
+	}
+	return sqlite.Open(d.dsn)
+}
