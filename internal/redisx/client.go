@@ -54,3 +54,9 @@ func (c *Client) EvictionPolicy(ctx context.Context) string {
 	policy, _, _ := strings.Cut(rest, "\r\n")
 	return policy
 }
+
+// IsClusterClient reports whether the client is one for a cluster; IsCluster asks the server.
+func (c *Client) IsClusterClient() bool {
+	_, ok := c.UniversalClient.(*redis.ClusterClient)
+	return ok
+}

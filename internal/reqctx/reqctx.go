@@ -59,6 +59,7 @@ type Lease struct {
 	Keys    []string     // the caller's keys, without prefix: "stock:1001"
 	Fence   int64        // fencing token, one for all Keys
 	Verdict func() error // nil while the lease is held, else why it is over; safe for concurrent use
+	Owner   any          // whatever the package that made the lease wants to find again; may be nil
 
 	outer  *Lease
 	openTx atomic.Int32

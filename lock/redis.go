@@ -1,0 +1,224 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/redisx"
+)
+
+// fenceTTL is how long a fence counter lives after its last write. A counter that is gone does no harm: the next number
+// is at least the server's clock in microseconds.
+const fenceTTL = 24 * time.Hour
+
+// redisBackend keeps leases in Redis: a string with the token under the lock's name, a counter beside it, a channel for
+// whoever waits.
+type redisBackend struct {
+	rdb    *redisx.Client
+	sender string       // message of our releases, so that our own watch can tell them from others'
+	mode   atomic.Int32 // whether the server is part of a cluster: one of the values below
+}
+
+const (
+	modeUnknown = iota
+	modeSingle
+	modeCluster
+)
+
+func newRedisBackend(rdb *redisx.Client, sender string) *redisBackend {
+	return &redisBackend{rdb: rdb, sender: sender}
+}
+
+// look finds out what the server is and warns where it may drop leases. It is for the background: it repeats its
+// question until the server answers or ctx ends.
+func (b *redisBackend) look(ctx context.Context, log *slog.Logger) {
+	for wait := time.Second; !b.detect(ctx); wait = min(2*wait, 30*time.Second) {
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+	if policy := b.rdb.EvictionPolicy(ctx); policy != "" && policy != "noeviction" {
+		log.LogAttrs(ctx, slog.LevelWarn, "lock: this Redis may evict locks when its memory is full; set maxmemory-policy noeviction",
+			slog.String("maxmemory_policy", policy))
+	}
+}
+
+// fenceKey and freeChannel lie in the slot of the key, since that hashes whole and they by what is in braces.
+func fenceKey(key string) string    { return "{" + key + "}:fence" }
+func freeChannel(key string) string { return "{" + key + "}:free" }
+
+// Acquire implements Backend.
+func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
+	if len(r.Keys) > 1 {
+		if groups := b.groups(r.Keys); len(groups) > 1 {
+			return b.acquireGroups(ctx, r, groups)
+		}
+	}
+	return b.acquire(ctx, r, 0)
+}
+
+// acquire takes keys of one slot, with a number of at least floor.
+func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Grant, error) {
+	keys := make([]string, 0, 2*len(r.Keys))
+	keys = append(keys, r.Keys...)
+	for _, k := range r.Keys {
+		keys = append(keys, fenceKey(k))
+	}
+	val, err := b.send(ctx, r.Repeat, scripts.acquire, keys, r.Token, millis(r.TTL), millis(fenceTTL), strconv.FormatInt(floor, 10))
+	if err != nil {
+		return Grant{}, err
+	}
+	a, err := parse(scripts.acquire, val)
+	switch {
+	case err != nil:
+		return Grant{}, err
+	case a.code == 1:
+		return Grant{Held: true, Fence: a.n}, nil
+	case a.code == 0:
+		return Grant{Taken: int(a.n) - 1, Left: time.Duration(a.left) * time.Millisecond}, nil
+	}
+	return Grant{}, ErrForeignKey
+}
+
+// Renew implements Backend.
+func (b *redisBackend) Renew(ctx context.Context, h Held) (State, error) {
+	return b.eachGroup(ctx, h, func(ctx context.Context, keys []string) (State, error) {
+		val, err := b.send(ctx, h.Repeat, scripts.renew, keys, h.Token, millis(h.TTL))
+		if err != nil {
+			return 0, err
+		}
+		return state(val)
+	})
+}
+
+// Release implements Backend.
+func (b *redisBackend) Release(ctx context.Context, h Held) (Released, error) {
+	var mu sync.Mutex
+	others := 0
+	s, err := b.eachGroup(ctx, h, func(ctx context.Context, keys []string) (State, error) {
+		s, n, err := b.release(ctx, h, keys)
+		mu.Lock()
+		defer mu.Unlock()
+		if n < 0 || others < 0 {
+			others = -1
+		} else {
+			others = max(others, n)
+		}
+		return s, err
+	})
+	return Released{s, others}, err
+}
+
+// release deletes keys of one slot and returns how many others listen for one of them.
+func (b *redisBackend) release(ctx context.Context, h Held, keys []string) (s State, others int, err error) {
+	args := make([]any, 0, 3+len(keys))
+	args = append(args, h.Token, b.publish(), b.message(h.Orphan))
+	for _, k := range keys {
+		args = append(args, freeChannel(k))
+	}
+	val, err := b.send(ctx, h.Repeat, scripts.release, keys, args...)
+	if err != nil {
+		return 0, -1, err
+	}
+	a, err := parse(scripts.release, val)
+	if err != nil {
+		return 0, -1, err
+	}
+	if s, err = state(a.code); err != nil {
+		return 0, -1, err
+	}
+	return s, b.others(keys, int(a.n)), nil
+}
+
+// others tells how many of the listeners to the channels of keys are not of this process.
+func (b *redisBackend) others(keys []string, listeners int) int {
+	return -1
+}
+
+// Handover implements HandoverBackend.
+func (b *redisBackend) Handover(ctx context.Context, h Held, to Request) (Grant, State, error) {
+	keys := []string{h.Keys[0], fenceKey(h.Keys[0])}
+	val, err := b.send(ctx, false, scripts.handover, keys, h.Token, to.Token, millis(to.TTL), millis(fenceTTL))
+	if err != nil {
+		return Grant{}, 0, err
+	}
+	a, err := parse(scripts.handover, val)
+	if err != nil {
+		return Grant{}, 0, err
+	}
+	s, err := state(a.code)
+	return Grant{Held: s == Ours && err == nil, Fence: a.n}, s, err
+}
+
+func (b *redisBackend) send(ctx context.Context, alone bool, s *redisx.Script, keys []string, args ...any) (any, error) {
+	send := b.rdb.Once
+	if alone {
+		send = b.rdb.Alone
+	}
+	val, err := send(ctx, s, keys, args...)
+	return val, translate(err)
+}
+
+// translate gives an error of redisx the sentinel that says what is known.
+func translate(err error) error {
+	switch redisx.KindOf(err) {
+	case 0:
+		return nil
+	case redisx.Unavailable:
+		return &Error{sentinel: ErrUnavailable, cause: err}
+	}
+	return &Error{sentinel: ErrUnknownOutcome, cause: err} // a script that failed may have written something
+}
+
+// answer is what the scripts return: a code and up to two numbers.
+type answer struct{ code, n, left int64 }
+
+func parse(s *redisx.Script, val any) (answer, error) {
+	var a answer
+	list, ok := val.([]any)
+	if !ok || len(list) == 0 || len(list) > 3 {
+		return a, unreadable(s.Name())
+	}
+	for i, to := range []*int64{&a.code, &a.n, &a.left}[:len(list)] {
+		switch v := list[i].(type) {
+		case int64:
+			*to = v
+		case string:
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				return a, unreadable(s.Name())
+			}
+			*to = n
+		default:
+			return a, unreadable(s.Name())
+		}
+	}
+	return a, nil
+}
+
+func state(code any) (State, error) {
+	switch code {
+	case int64(1):
+		return Ours, nil
+	case int64(0):
+		return Missing, nil
+	case int64(-1):
+		return Foreign, nil
+	}
+	return 0, unreadable("a script")
+}
+
+func unreadable(script string) error {
+	return &Error{sentinel: ErrUnknownOutcome, detail: "unreadable answer", cause: errors.New("answer of " + script)}
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
