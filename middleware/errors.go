@@ -37,6 +37,9 @@ func (e *refusal) Error() string {
 	return e.sentinel.Error()
 }
 
+// ErrorType returns the type of what is wrapped.
+func (e *refusal) ErrorType() string { return string(fault.TypeOf(e.sentinel)) }
+
 func (e *refusal) Unwrap() []error {
 	if e.cause == nil {
 		return []error{e.sentinel}

@@ -257,6 +257,42 @@ func (rw *response) finish() {
 	rw.done = true
 }
 
+// take ends the handler's part and returns its answer. If nothing was written it is an empty 200, as net/http has it, or,
+// without implied, none at all.
+func (rw *response) take(implied bool) answer {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if rw.status == 0 && implied {
+		rw.writeHeader(http.StatusOK)
+	}
+	rw.done = true
+	a, h := answer{status: rw.status, hijacked: rw.hijacked}, rw.held
+	if a.none = rw.status == 0 && !rw.hijacked; a.none || a.hijacked {
+		return a
+	}
+	a.head, a.fields, a.omitted = h.head, changed(h.base, h.head), h.lost
+	if !h.lost {
+		a.raw, a.body = h.body, h.bytes()
+	}
+	return a
+}
+
+// send sends the answer, unless it has left already.
+func (rw *response) send() {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	if !rw.hijacked && !rw.held.sent {
+		_ = rw.sendHeld() // fails if the client has left
+	}
+}
+
+// sentStatus returns the status, and whether it has left already.
+func (rw *response) sentStatus() (status int, sent bool) {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	return rw.status, rw.held.sent
+}
+
 // supports reports whether w, or what it wraps, implements T.
 func supports[T any](w http.ResponseWriter) bool {
 	for {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/holdfast-go/holdfast/dedup"
 )
 
 // LockOption changes one rule made by [Guard.Lock].
@@ -234,5 +232,3 @@ func recordOption(name string, isNil bool, set func(*dedupConfig)) DedupOption {
 		return nil
 	})
 }
-
-var _ = dedup.MinTTL
