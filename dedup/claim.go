@@ -155,7 +155,8 @@ func (c *Claim) end(ctx context.Context, how func(ctx context.Context) (stored s
 			return
 		}
 		ctx, span := c.d.tel.tracer.Start(ctx, telemetry.SpanDedupComplete)
-		stored, size := persistFailed, 0
+		var stored string
+		var size int
 		returned := false
 		defer func() {
 			if !returned { // the store has panicked
