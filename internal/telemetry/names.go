@@ -43,6 +43,7 @@ const (
 	LockFence    = attribute.Key("holdfast.lock.fence")
 	LockRenewals = attribute.Key("holdfast.lock.renewals")
 	LockEnd      = attribute.Key("holdfast.lock.end")
+	LockReason   = attribute.Key("holdfast.lock.reason")
 	LostReason   = attribute.Key("reason")
 	KeyHash      = attribute.Key("holdfast.key.hash")
 	KeyTemplate  = attribute.Key("holdfast.key.template")
@@ -72,6 +73,11 @@ const (
 	MetricLockWaiting         = "holdfast.lock.waiting"          // up-down counter, {request}
 	MetricLockHeld            = "holdfast.lock.held"             // up-down counter, {lock}
 	MetricLockRenewals        = "holdfast.lock.renewals"         // counter, {renewal}
+	MetricLockHandovers       = "holdfast.lock.handovers"        // counter, {handover}
+	MetricLockWakeups         = "holdfast.lock.wakeups"          // counter, {wakeup}
+	MetricLockRefusals        = "holdfast.lock.refusals"         // counter, {request}
+	MetricLockOutOfOrder      = "holdfast.lock.out_of_order"     // counter, {request}
+	MetricLockForced          = "holdfast.lock.forced"           // counter, {lock}
 	MetricDedupBeginDuration  = "holdfast.dedup.begin.duration"  // histogram, s
 	MetricDedupResponseSize   = "holdfast.dedup.response.size"   // histogram, By
 	MetricStockDeductDuration = "holdfast.stock.deduct.duration" // histogram, s
