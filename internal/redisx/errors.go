@@ -40,7 +40,11 @@ func KindOf(err error) Kind {
 	return Unknown
 }
 
+// classify makes an Error of a client's error; one of ours stays as it is.
 func classify(err error) *Error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e
+	}
 	return &Error{kindOf(err), err}
 }
 
