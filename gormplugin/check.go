@@ -20,7 +20,7 @@ func (j *judge) checkError(db *gorm.DB, e dbError) error {
 		}
 	}
 	var column string
-	if t := j.guarded(db); t != nil {
+	if t := j.guarded(db, e); t != nil {
 		column = checkedColumn(t, e.name)
 	}
 	if mapped == nil && column == "" {

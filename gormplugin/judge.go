@@ -158,7 +158,7 @@ func (j *judge) judged(db *gorm.DB, e dbError, err error, nothingWritten bool) e
 			return failed
 		}
 	case outOfRange:
-		if t := j.guarded(db); t != nil && len(t.stock) > 0 {
+		if t := j.guarded(db, e); t != nil && len(t.stock) > 0 {
 			return j.failed(db, e, ErrInsufficient, "out_of_range")
 		}
 	case conflicting:
@@ -185,7 +185,8 @@ func (j *judge) failed(db *gorm.DB, e dbError, sentinel error, reason string) *E
 func (j *judge) duplicateError(db *gorm.DB, e dbError) *Error {
 	s := db.Statement.Schema
 	finder := indexFinder{table: statementTable(db), mappings: j.uniques}
-	if t := j.guarded(db); t != nil {
+	if t := j.guarded(db, e); t != nil {
+		finder.table = t.name
 		if t.schema != nil {
 			s = t.schema
 		}
@@ -196,7 +197,7 @@ func (j *judge) duplicateError(db *gorm.DB, e dbError) *Error {
 	finder.declared = withPrimary(j.uniquesOf(db, s), s)
 	d := finder.find(e)
 	failed := j.failed(db, e, ErrDuplicate, "")
-	failed.index, failed.mapped = d.index, d.mapped
+	failed.index, failed.mapped, failed.table = d.index, d.mapped, finder.table
 	if d.request {
 		failed.sentinel, failed.column = ErrAlreadyApplied, finder.request
 	}
@@ -257,10 +258,21 @@ type translatedError struct{ gorm, driver error }
 func (e *translatedError) Error() string   { return e.gorm.Error() }
 func (e *translatedError) Unwrap() []error { return []error{e.gorm, e.driver} }
 
-// guarded returns the guarded table that a statement is about, nil for any other.
-func (j *judge) guarded(db *gorm.DB) *table {
-	if e := j.catalog.of(db.Statement); e != nil {
-		return e.table
+// guarded returns the guarded table that a statement, or the database's answer to it, is about, nil for any other. Raw SQL
+// names no table to gorm: the answer does, or the text.
+func (j *judge) guarded(db *gorm.DB, e dbError) *table {
+	if known := j.catalog.of(db.Statement); known != nil {
+		return known.table
+	}
+	if e.table != "" {
+		return j.catalog.table(e.table)
+	}
+	if sql := db.Statement.SQL.String(); db.Statement.Table == "" {
+		for _, t := range j.catalog.known.Load().tables {
+			if containsWord(sql, t.name) {
+				return t
+			}
+		}
 	}
 	return nil
 }

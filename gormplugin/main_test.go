@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/glebarez/sqlite"
+	"go.uber.org/goleak"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -12,7 +13,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+// gorm's cache of prepared statements has a goroutine that nothing ends.
+func TestMain(m *testing.M) {
+	testserver.Main(m, goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"))
+}
 
 // database opens databases of one kind, each time the same one.
 type database struct {

@@ -15,7 +15,7 @@ const (
 	retryAttempts = 5
 	retryLeast    = 5 * time.Millisecond   // shortest wait between two attempts
 	retryMost     = 250 * time.Millisecond // longest
-	commitWait    = 10 * time.Second       // how long a COMMIT may go on after ctx has ended
+	commitGrace   = 5 * time.Second        // how long a COMMIT may go on after ctx has ended
 )
 
 // Retry runs fn in a transaction and commits it, and runs the whole again, at most 5 times in all, while the database
@@ -38,7 +38,8 @@ const (
 //   - the error that ended the transaction, where fn has returned nil in spite of it.
 //   - [ErrInvalid]: db is in a transaction, or has no plugin.
 //
-// Retry commits while the lease is still held only if the lease outlives it: acquire, then Retry, then release.
+// Hold the lock longer than the transaction: acquire, then Retry, then release. A COMMIT on its way is waited for, up to 5 s
+// after ctx has ended on PostgreSQL; MySQL's driver waits for it as long as the DSN's readTimeout says.
 func Retry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	p, err := pluginOf(db)
 	if err != nil {
@@ -123,8 +124,10 @@ func (p *Plugin) attempt(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) 
 		state.putBack()
 		return endOf(state, err)
 	}
-	timeout := time.AfterFunc(commitWait, func() { cancel(context.DeadlineExceeded) })
-	defer timeout.Stop()
+	graced := context.AfterFunc(ctx, func() {
+		time.AfterFunc(commitGrace, func() { cancel(context.Cause(ctx)) })
+	})
+	defer graced()
 	if err := commit(txCtx, db.Name(), pool); err != nil {
 		err = p.judge.commitError(tx, err)
 		state.putBack()
