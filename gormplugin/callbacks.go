@@ -98,6 +98,9 @@ func (p *Plugin) verifyChange(db *gorm.DB) {
 	o.restoreStatement()
 	if db.Error == nil && !db.DryRun && o.built {
 		o.verify(db)
+		if p.shadow && db.Error == nil {
+			o.lookShadow(db)
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type settings struct {
 	anyVersion bool
 	expect     int64
 	hasExpect  bool
+	takeLeft   bool // MySQL: the new value comes with the result
 }
 
 type state struct {
@@ -78,6 +79,7 @@ func (c statementClause) MergeClause(into *clause.Clause) {
 			merged.expect, merged.hasExpect = c.s.expect, true
 		}
 		merged.anyVersion = merged.anyVersion || c.s.anyVersion
+		merged.takeLeft = merged.takeLeft || c.s.takeLeft
 	}
 	into.Expression = statementClause{merged}
 }

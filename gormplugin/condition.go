@@ -89,10 +89,15 @@ type change struct {
 	column *column
 	n      number
 	add    bool
+	left   bool // MySQL gives the new value back as the last insert id
 }
 
 // Build implements clause.Expression.
 func (c *change) Build(b clause.Builder) {
+	if c.left {
+		b.WriteString("LAST_INSERT_ID(")
+		defer func() { _ = b.WriteByte(')') }()
+	}
 	c.o.writeColumn(b, c.column)
 	if c.add {
 		b.WriteString(" + ")

@@ -23,13 +23,12 @@ func (o *operation) verify(db *gorm.DB) {
 	if o.expects {
 		need = o.rows
 	}
-	if db.RowsAffected >= need {
-		return
+	if !o.hasExpect && o.expects && db.RowsAffected < need {
+		need = o.distinctRows()
 	}
-	if !o.hasExpect && o.expects {
-		if need = o.distinctRows(); db.RowsAffected >= need {
-			return
-		}
+	if db.RowsAffected >= need {
+		o.closeRows(db)
+		return
 	}
 	refusal, hit := o.diagnose(db, need)
 	if refusal != nil {
@@ -70,32 +69,45 @@ type finding struct {
 // the same connection. It returns a refusal, or how many rows were in fact hit.
 func (o *operation) diagnose(db *gorm.DB, need int64) (*Error, int64) {
 	many := o.expects && o.rows > 1
+	if o.opened && o.countsChanges() {
+		rows, err := o.look(db, many)
+		if fits, _ := o.judgeRows(db, rows); err == nil && fits >= need {
+			o.closeRows(db)
+			return nil, fits
+		}
+	}
+	if err := o.undoRows(db); err != nil {
+		return o.unknown(err), 0
+	}
 	rows, err := o.look(db, many)
 	if err != nil {
 		return o.unknown(err), 0
 	}
-	if len(rows) == 0 {
-		return o.missing(), 0
-	}
-	fitting := int64(0)
-	var first *Error
-	for _, row := range rows {
-		refusal := o.judgeRow(db, row.findings)
-		if refusal == nil {
-			fitting++
-		} else if first == nil {
-			first = refusal
-		}
-	}
+	fits, first := o.judgeRows(db, rows)
 	switch {
-	case fitting >= need && o.countsChanges():
-		return nil, fitting
-	case many && db.RowsAffected > 0, many && first == nil && fitting < need:
+	case len(rows) == 0:
+		return o.missing(), 0
+	case fits >= need && o.countsChanges() && !o.opened:
+		return nil, fits
+	case many && db.RowsAffected > 0, many && first == nil && fits < need:
 		return o.partial(rows, need), 0
 	case first != nil:
 		return first, 0
 	}
 	return o.raced(), 0
+}
+
+// judgeRows counts the rows that fit, and returns the refusal of the first that does not.
+func (o *operation) judgeRows(db *gorm.DB, rows []foundRow) (fits int64, first *Error) {
+	for _, row := range rows {
+		refusal := o.judgeRow(db, row.findings)
+		if refusal == nil {
+			fits++
+		} else if first == nil {
+			first = refusal
+		}
+	}
+	return fits, first
 }
 
 // countsChanges reports whether the database may have hit a row and not counted it, since nothing in it changed: MySQL does

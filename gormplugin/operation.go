@@ -54,6 +54,7 @@ type operation struct {
 	space2  [2]change
 	expects bool  // rows was said by Expect or by the length of a slice
 	rows    int64 // how many it must hit, at least
+	opened  bool  // a savepoint stands in front of it
 
 	where    clause.Clause // as the statement brought it
 	hadWhere bool

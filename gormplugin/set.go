@@ -92,7 +92,7 @@ func (o *operation) assign(c *column, a clause.Assignment) (sent clause.Assignme
 		o.insist(fail(ErrUnguardedWrite, "twice", "one statement changes a column once").at(o.table, c.name))
 		return a, false
 	case found:
-		o.changes = append(o.changes, change{o: o, column: c, n: n, add: add})
+		o.changes = append(o.changes, change{o: o, column: c, n: n, add: add, left: o.takeLeft})
 		if !add {
 			o.checks = append(o.checks, check{kind: checkMin, o: o, column: c, n: n})
 		} else if c.max.isSet {
@@ -240,13 +240,11 @@ func (o *operation) ownRequest(out clause.Set) clause.Set {
 // joinWhere puts the checks into the statement's WHERE. One without a WHERE is gorm's to refuse.
 func (o *operation) joinWhere(stmt *gorm.Statement) {
 	o.where, o.hadWhere = stmt.Clauses["WHERE"]
-	if o.expects && o.rows > 1 && len(o.checks) > 0 && !inTransaction(stmt.ConnPool) && !stmt.DryRun {
-		if o.refuse(fail(ErrInvalid, "transaction", "a write that may do only a part of its rows needs a transaction")) {
-			return
-		}
-	}
 	o.built = true
 	if len(o.checks) == 0 {
+		return
+	}
+	if o.openRows(stmt); o.refusal != nil {
 		return
 	}
 	if joined, ok := o.joined(stmt, o.where); ok {

@@ -173,9 +173,7 @@ func (o *operation) planWhere(stmt *gorm.Statement, in *insertion) {
 	}
 	p.Where.Exprs = exprs
 	o.expects, o.rows = true, int64(len(in.Values.Values))
-	if o.rows > 1 && !inTransaction(stmt.ConnPool) && !stmt.DryRun {
-		o.refuse(fail(ErrInvalid, "transaction", "a write that may do only a part of its rows needs a transaction"))
-	}
+	o.openRows(stmt)
 	o.where = clause.Clause{Name: "WHERE", Expression: clause.Where{Exprs: p.targetRows(stmt, in)}}
 	o.hadWhere = true
 }
