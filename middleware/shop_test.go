@@ -295,3 +295,5 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 }
 
 var errTest = errors.New("redis://:secret@10.0.0.1:6379: down")
+
+func newMux() *chi.Mux { return chi.NewRouter() }
