@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,22 +12,38 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redisx"
 )
 
-// Counter sells items whose stock is counted in Redis. It is made by [New], safe for concurrent use, and keeps nothing
-// to close: the Redis client stays the caller's.
+// Counter sells items whose stock is counted in Redis. It is made by [New] or [NewQuota] and safe for concurrent use. The
+// Redis client stays the caller's.
 type Counter struct {
 	rdb     *redisx.Client
 	keys    keyspace
 	cfg     config
 	scripts *scripts
-	scopes  sync.Map // sale, see scopeOf -> Scope; only of limits that do not count over item and activity
+	places  places
+	refills refills
+	turn    atomic.Uint32 // partition with which Expired begins
 }
 
 // startTimeout bounds what New asks the server.
 const startTimeout = 2 * time.Second
 
 // New returns a Counter on rdb. The error names every option that is wrong, a script that the server cannot load, and a
-// Redis Cluster: this keyspace needs a single primary. A server that is away is no error; Warm asks again.
+// Redis Cluster without WithPartitions. A server that is away is no error; Warm asks again.
 func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
+	return newCounter(rdb, false, opts)
+}
+
+// NewQuota returns a Counter of quotas: balances, credits, allowances that many spend from. Sale.Item and Order.Item name
+// the quota's owner. Its units lie in the field remain of the hash quota:<item>, in money's minor units for example; there
+// are no activities and no limits per user, and Order.User is optional. Sale.Segments, up to 100, spreads a quota over
+// shards quota:<item>:<shard>, all in one slot, so that every decision and every sum sees all of them.
+//
+// Its keys are its own, so the same request id may take stock from one Counter and quota from another.
+func NewQuota(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
+	return newCounter(rdb, true, opts)
+}
+
+func newCounter(rdb redis.UniversalClient, quota bool, opts []Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
 	client, wrapErr := redisx.Wrap(rdb)
 	if wrapErr != nil {
@@ -36,7 +52,8 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{rdb: client, cfg: cfg, keys: keyspace{prefix: cfg.prefix}, scripts: newScripts()}
+	c := &Counter{rdb: client, cfg: cfg, scripts: newScripts(quota)}
+	c.keys = keyspace{prefix: cfg.prefix, parts: cfg.parts, quota: quota}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := c.checkCluster(ctx); err != nil && !errors.Is(err, ErrUnavailable) {
@@ -50,6 +67,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
 
 // checkCluster refuses the flat keyspace on a cluster, whose scripts would need keys of several slots.
 func (c *Counter) checkCluster(ctx context.Context) error {
+	if c.keys.parts > 0 {
+		return nil
+	}
 	cluster, err := c.rdb.IsCluster(ctx)
 	switch {
 	case err != nil:
@@ -59,3 +79,6 @@ func (c *Counter) checkCluster(ctx context.Context) error {
 	}
 	return nil
 }
+
+// partitions returns how many places there are to look through.
+func (c *Counter) partitions() int { return max(c.keys.parts, 1) }

@@ -2,12 +2,11 @@ package stock
 
 import (
 	"context"
-	"crypto/rand"
 	"strconv"
 	"time"
 )
 
-// codes of deduct.lua.
+// codes of the scripts. Each script says which of them it returns.
 const (
 	codeNotWarmed    = -1
 	codeInsufficient = -2
@@ -18,8 +17,13 @@ const (
 	codePaused       = -7
 	codeNotStarted   = -8
 	codeEnded        = -9
-	codeScope        = -20
+	codeOverloaded   = -11
+	codeElsewhere    = -20
 )
+
+// mostTurns bounds how often a deduct is sent because the item lies elsewhere, or because its user's segment was filled
+// up and others were faster.
+const mostTurns = 64
 
 // Deduct takes the order's units, all or nothing, in one script and one round trip. It decides everything there: the
 // request id, the sale's switch and times, the stock and the user's limit. It needs no lock.
@@ -29,80 +33,215 @@ const (
 // afresh next time.
 //
 // Its errors: ErrNotWarmed, ErrInsufficient, ErrLimitReached, ErrReleased, ErrMismatch, ErrInFlight, ErrPaused,
-// ErrNotStarted, ErrEnded, ErrInvalid, ErrUnavailable and, when the reply was lost three times or ctx ended while it was
-// under way, ErrUnknownOutcome. It may be called again with the same request id after any of them. It waits for Redis
-// only, within ctx and the client's time-outs.
+// ErrNotStarted, ErrEnded, ErrOverloaded, ErrInvalid, ErrUnavailable and, when the reply was lost three times or ctx ended
+// while it was under way, ErrUnknownOutcome. It may be called again with the same request id after any of them. It waits
+// for Redis only, within ctx and the client's time-outs.
+//
+// More round trips are made the first time that an instance meets an item with segments or with a limit over something
+// else than item and activity; when a user's segment is empty; and for lines in several partitions.
 func (c *Counter) Deduct(ctx context.Context, o Order) (Result, error) {
-	r, err := o.check(ctx)
+	r, err := c.check(ctx, &o)
 	if err != nil {
 		return Result{}, err
 	}
+	return c.take(ctx, r)
+}
+
+func (c *Counter) take(ctx context.Context, r *request) (Result, error) {
+	random := ""
 	if r.order == "" {
-		r.order = rand.Text()
+		r.made, random = true, newOrderID()
+		r.order = random
 	}
-	over := c.scopeOf(&r.line)
-	a, err := c.deduct(ctx, &r, over)
-	if err == nil && a.code() == codeScope {
-		over = scope(a.text(2))
-		c.learn(r.line.item, r.line.activity, over)
-		a, err = c.deduct(ctx, &r, over)
+	for range mostTurns {
+		together, err := c.locate(ctx, r)
+		if err != nil {
+			return Result{}, err
+		}
+		if random != "" && c.keys.parts > 0 {
+			r.order = withParts(random, r.lines)
+		}
+		if !together {
+			return c.takeApart(ctx, r)
+		}
+		a, err := c.deduct(ctx, r, r.lines, 0)
+		if err != nil {
+			return Result{}, err
+		}
+		again, err := c.another(ctx, r.lines, a)
+		if err != nil {
+			return Result{}, err
+		}
+		if !again {
+			return r.result(a)
+		}
 	}
-	if err != nil {
-		return Result{}, err
-	}
-	return result(a)
+	return Result{}, fail(ErrOverloaded, "others were faster each time")
 }
 
-func (c *Counter) deduct(ctx context.Context, r *request, over Scope) (answer, error) {
-	l := &r.line
-	keys := make([]string, 0, 7)
-	keys = append(keys, c.keys.counter(l.item), c.keys.control(l.item), c.keys.marker(over, l), c.keys.request(r.id))
+// locate finds the partition of each line and reports whether they are all in one.
+func (c *Counter) locate(ctx context.Context, r *request) (together bool, err error) {
+	together = true
+	for i := range r.lines {
+		l := &r.lines[i]
+		if len(r.lines) > 1 && c.keys.parts > 0 {
+			// A guess would decide, wrongly perhaps, how the order is taken, and a retry might do it the other way.
+			if l.place, err = c.find(ctx, l.item, l.activity); err != nil {
+				return false, err
+			}
+		} else {
+			l.place = c.placeOf(l.item, l.activity)
+		}
+		l.part = c.partOf(l.place, l.user)
+		together = together && l.part == r.lines[0].part
+	}
+	return together, nil
+}
+
+// another reports whether the same lines are worth another turn after the answer: the item was looked for in the wrong
+// place, or its user's segment has been filled up.
+func (c *Counter) another(ctx context.Context, lines []line, a answer) (bool, error) {
+	n := int(a.int(1)) - 1
+	switch a.code() {
+	case codeElsewhere, codeNotWarmed, codeInsufficient:
+		if n < 0 || n >= len(lines) {
+			return false, corrupt("answer of a script")
+		}
+	}
+	switch a.code() {
+	case codeElsewhere:
+		return true, c.redirected(a, lines[n].item, lines[n].activity)
+	case codeNotWarmed:
+		l := &lines[n]
+		return l.place.layout() != c.usual(l.item).layout() && c.places.forget(l.item, l.activity), nil
+	case codeInsufficient:
+		l := &lines[n]
+		if l.place.segments == 1 || c.keys.quota {
+			return false, nil
+		}
+		need := int64(0)
+		for i := range lines {
+			if lines[i].item == l.item {
+				need += lines[i].units
+			}
+		}
+		return c.refill(ctx, l, need)
+	}
+	return false, nil
+}
+
+// deduct sends the script for lines of one partition. try is 0 unless they are part of an order in several.
+func (c *Counter) deduct(ctx context.Context, r *request, lines []line, try int64) (answer, error) {
+	part := lines[0].part
+	limits := !c.keys.quota
+	stream := ""
+	if c.cfg.stream && try == 0 {
+		stream = strconv.FormatInt(c.cfg.backlog, 10)
+	}
+	keys := make([]string, 0, 5*len(lines)+3)
+	args := make([]any, 0, 13+9*len(lines))
+	args = append(args, len(lines), r.order, r.id, lines[0].user, lines[0].activity, actField(lines[0].activity),
+		c.cfg.keep.Milliseconds(), c.cfg.hold.Milliseconds(), stream, r.trace, r.what, try, flag(limits))
+	for i := range lines {
+		l := &lines[i]
+		keys = append(keys, c.keys.control(part, l.item), c.keys.request(part, r.idOf(l)))
+		if limits {
+			keys = append(keys, c.keys.marker(part, l.place.over, l))
+		}
+		if c.cfg.hold > 0 {
+			keys = append(keys, c.keys.hold(part, r.orderOf(l)))
+		}
+		shards := c.shards(l.place)
+		keys = c.keys.appendCounter(keys, part, l.item, shards)
+		args = append(args, l.number, l.item, l.variant, l.units, l.what, int(l.place.over), l.place.layout(), shards, spread(l.user, shards))
+	}
+	if len(lines) > 1 {
+		keys = append(keys, c.keys.request(part, r.id))
+	}
 	if c.cfg.hold > 0 {
-		keys = append(keys, c.keys.hold(r.order), c.keys.deadlines())
+		keys = append(keys, c.keys.deadlines(part))
 	}
-	if c.cfg.stream {
-		keys = append(keys, c.keys.stream())
+	if stream != "" {
+		keys = append(keys, c.keys.stream(part))
 	}
-	return c.run(ctx, c.scripts.deduct, keys,
-		1, r.order, r.id, l.user, l.activity, actField(l.activity), c.cfg.keep.Milliseconds(), c.cfg.hold.Milliseconds(),
-		flag(c.cfg.stream), "", "", l.item, l.variant, l.units, l.what, int(over))
+	return c.run(ctx, c.scripts.deduct, keys, args...)
 }
 
-// result turns the script's answer into what Deduct returns.
-func result(a answer) (Result, error) {
+// result turns the script's answer for the whole order into what Deduct returns.
+func (r *request) result(a answer) (Result, error) {
 	code := a.code()
-	if code >= 0 {
-		return Result{Left: code, Order: a.text(1), Nth: int(a.int(2))}, nil
+	if code < 0 && code != codeReplayed {
+		return Result{}, r.refusal(a)
 	}
-	switch code {
-	case codeReplayed:
-		if a.text(2) == "released" {
+	res := Result{Left: code, Order: a.text(1)}
+	lefts := 2
+	if code == codeReplayed {
+		if a.text(2) == stateReleased {
 			return Result{}, fail(ErrReleased, "")
 		}
-		left, err := strconv.ParseInt(a.text(4), 10, 64)
-		if err != nil {
-			return Result{}, corrupt("request record")
-		}
-		nth, err := strconv.Atoi(a.text(3))
-		if err != nil {
-			return Result{}, corrupt("request record")
-		}
-		return Result{Left: left, Order: a.text(1), Nth: nth, Replayed: true}, nil
-	case codeNotStarted:
-		return Result{}, &Error{sentinel: ErrNotStarted, after: time.Duration(a.int(2)) * time.Millisecond}
-	case codePaused:
-		return Result{}, fail(ErrPaused, a.text(2))
+		res.Replayed, lefts = true, 3
 	}
-	if sentinel, ok := map[int64]error{
-		codeNotWarmed: ErrNotWarmed, codeInsufficient: ErrInsufficient, codeLimit: ErrLimitReached,
-		codeMismatch: ErrMismatch, codeInFlight: ErrInFlight, codeEnded: ErrEnded,
-	}[code]; ok {
-		return Result{}, fail(sentinel, "")
+	for i := range r.lines {
+		l := &r.lines[i]
+		nth, err := a.number(lefts + 2*i)
+		if err != nil {
+			return Result{}, err
+		}
+		left, err := a.number(lefts + 2*i + 1)
+		if err != nil {
+			return Result{}, err
+		}
+		res.add(r, l, nth, left)
 	}
-	return Result{}, corrupt("answer of a script")
+	return res, nil
 }
 
-func scope(text string) Scope {
-	n, _ := strconv.Atoi(text) // one digit: warm.lua and deduct.lua have checked it
-	return Scope(n)
+// add puts what one line got into the result.
+func (res *Result) add(r *request, l *line, nth, left int64) {
+	if res.Nth == 0 || left < res.Left {
+		res.Left = left
+	}
+	if res.Nth == 0 {
+		res.Nth = int(nth)
+	}
+	if len(r.lines) > 1 {
+		res.Lines = append(res.Lines, Taken{
+			Order: numbered(res.Order, l.number), RequestID: r.idOf(l), Item: l.item, Variant: l.variant,
+			Units: l.units, Left: left, Nth: int(nth),
+		})
+	}
+}
+
+// refusal turns a refusal into an error.
+func (r *request) refusal(a answer) error {
+	e := &Error{}
+	if n := int(a.int(1)); n >= 1 && n <= len(r.lines) {
+		e.line = r.lines[n-1].given
+	}
+	switch a.code() {
+	case codeNotWarmed:
+		e.sentinel = ErrNotWarmed
+	case codeInsufficient:
+		e.sentinel = ErrInsufficient
+	case codeLimit:
+		e.sentinel = ErrLimitReached
+	case codeMismatch:
+		e.sentinel = ErrMismatch
+	case codeInFlight:
+		e.sentinel = ErrInFlight
+	case codePaused:
+		e.sentinel = ErrPaused
+		if a.text(2) == stateFrozen {
+			e.reason = "frozen until reconciled"
+		}
+	case codeNotStarted:
+		e.sentinel, e.after = ErrNotStarted, time.Duration(a.int(2))*time.Millisecond
+	case codeEnded:
+		e.sentinel = ErrEnded
+	case codeOverloaded:
+		e.sentinel = ErrOverloaded
+	default:
+		return corrupt("answer of a script")
+	}
+	return e
 }

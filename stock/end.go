@@ -2,8 +2,7 @@ package stock
 
 import (
 	"context"
-	"strings"
-	"time"
+	"errors"
 )
 
 // Reason says why units are given back. It is kept in SQL as the reason why an order was closed.
@@ -76,9 +75,6 @@ func Operation(id string) EndOption { return func(e *ending) { e.operation = id 
 // round trip, and is needed without [WithHold]: the request's record is then the proof that units are held.
 func Of(o Order) EndOption { return func(e *ending) { e.of = &o } }
 
-// endTimeout bounds Confirm and Release, which do not end with the caller's context.
-const endTimeout = 5 * time.Second
-
 // Confirm ends an order's units for good: they are paid for. They never come back; a refund is Adjust. Call it after SQL
 // has committed the payment. A deadline that has passed does not matter: who comes first, Confirm or Release, wins.
 //
@@ -109,32 +105,35 @@ func (c *Counter) end(ctx context.Context, orderID string, why Reason, opts []En
 	for _, opt := range opts {
 		opt(&e)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	if err := e.check(orderID); err != nil {
 		return Ended{}, err
 	}
-	r, err := c.held(ctx, orderID, &e)
+	held, err := c.heldBy(ctx, orderID, &e)
 	if err != nil {
 		return Ended{}, err
 	}
-	var amount any = ""
+	if len(held) == 1 {
+		return c.endLine(ctx, &held[0], why, &e)
+	}
 	if e.partial {
-		amount = e.units
+		return Ended{}, misuse("a part of an order with several lines is ended by the line's own id, the order's with /1, /2 and so on")
 	}
-	keys := []string{c.keys.hold(r.order), c.keys.request(r.id), c.keys.deadlines()}
-	script := c.scripts.confirm
-	args := []any{r.order, r.id, r.line.what, amount, e.operation}
-	if why != "" {
-		keys = append(keys, c.keys.counter(r.line.item), c.keys.control(r.line.item), c.keys.marker(c.scopeOf(&r.line), &r.line))
-		script = c.scripts.release
-		args = append(args, flag(why == Insufficient))
+	var all Ended
+	var faults []error
+	for i := range held {
+		one, err := c.endLine(ctx, &held[i], why, &e)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		all.add(one)
 	}
-	a, err := c.run(ctx, script, keys, args...)
-	if err != nil {
-		return Ended{}, err
+	if len(faults) > 0 {
+		return all, severest(faults)
 	}
-	return ended(a, why != "")
+	return all, nil
 }
 
 func (e *ending) check(orderID string) error {
@@ -151,28 +150,73 @@ func (e *ending) check(orderID string) error {
 	return nil
 }
 
-// held finds out what the order is for: from Of, else from its hold.
-func (c *Counter) held(ctx context.Context, orderID string, e *ending) (request, error) {
-	if e.of != nil {
-		o := *e.of
-		o.ID = orderID
-		return o.check(ctx)
+// add sums up the ends of several lines.
+func (e *Ended) add(line Ended) {
+	if e.Outcome == "" || line.Outcome == OutcomeConfirmed || line.Outcome == OutcomeReleased {
+		e.Outcome = line.Outcome
 	}
-	if c.cfg.hold == 0 {
-		return request{}, misuse("without WithHold the order's request is the proof: add stock.Of(order)")
+	e.Units += line.Units
+	e.CounterGone = e.CounterGone || line.CounterGone
+}
+
+// severest returns the fault that decides what the caller does next: a lost reply before anything else.
+func severest(faults []error) error {
+	for _, sentinel := range []error{ErrUnknownOutcome, ErrUnavailable} {
+		for _, err := range faults {
+			if errors.Is(err, sentinel) {
+				return err
+			}
+		}
 	}
-	a, err := c.run(ctx, c.scripts.held, []string{c.keys.hold(orderID)})
-	if err != nil {
-		return request{}, reading(err)
+	return faults[0]
+}
+
+// endLine ends units of one line.
+func (c *Counter) endLine(ctx context.Context, h *heldLine, why Reason, e *ending) (Ended, error) {
+	release := why != ""
+	for range 4 {
+		a, err := c.sendEnd(ctx, h, why, e)
+		if err != nil {
+			return Ended{}, err
+		}
+		switch {
+		case a.code() == codeElsewhere:
+			if err := c.redirected(a, h.line.item, h.line.activity); err != nil {
+				return Ended{}, err
+			}
+		case a.code() == 0 && !h.fixed && h.line.place.layout() != c.usual(h.line.item).layout() && c.places.forget(h.line.item, h.line.activity):
+			// The place was remembered from an earlier sale.
+		default:
+			return ended(a, release)
+		}
+		c.locateHeld(h)
 	}
-	if a.code() != 0 {
-		return request{}, fail(ErrNotHeld, "")
+	return Ended{}, corrupt("switch")
+}
+
+func (c *Counter) sendEnd(ctx context.Context, h *heldLine, why Reason, e *ending) (answer, error) {
+	l := &h.line
+	layout := l.place.layout()
+	if h.fixed && !c.keys.quota {
+		layout = "" // the order id tells the partition
 	}
-	l, ok := parseLine(a.text(1))
-	if !ok {
-		return request{}, corrupt("hold")
+	var amount any = ""
+	if e.partial {
+		amount = e.units
 	}
-	return request{order: orderID, id: a.text(2), line: l}, nil
+	keys := []string{c.keys.hold(l.part, h.order), c.keys.request(l.part, h.id), c.keys.deadlines(l.part), c.keys.control(l.part, l.item)}
+	if why == "" {
+		return c.run(ctx, c.scripts.confirm, keys, h.order, h.id, l.what, amount, e.operation, actField(l.activity), "", layout)
+	}
+	var over any = ""
+	if !c.keys.quota {
+		over = int(l.place.over)
+		keys = append(keys, c.keys.marker(l.part, l.place.over, l))
+	}
+	shards := c.shards(l.place)
+	keys = c.keys.appendCounter(keys, l.part, l.item, shards)
+	return c.run(ctx, c.scripts.release, keys, h.order, h.id, l.what, amount, e.operation, actField(l.activity), over, layout,
+		flag(why == Insufficient), shards, spread(l.user, shards), c.keys.channel(), l.item)
 }
 
 func ended(a answer, release bool) (Ended, error) {
@@ -193,23 +237,4 @@ func ended(a answer, release bool) (Ended, error) {
 		return Ended{}, fail(ErrMismatch, "")
 	}
 	return Ended{}, corrupt("answer of a script")
-}
-
-// parseLine reads a fingerprint.
-func parseLine(what string) (line, bool) {
-	parts := strings.Split(what, ":")
-	if len(parts) != 5 {
-		return line{}, false
-	}
-	l := line{what: what}
-	for i, to := range []*string{&l.item, &l.variant, &l.activity, &l.user} {
-		text, err := unescape(parts[i])
-		if err != nil {
-			return line{}, false
-		}
-		*to = text
-	}
-	var err error
-	l.units, err = parseUnits(parts[4])
-	return l, err == nil
 }

@@ -7,50 +7,125 @@ import (
 	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
-// keyspace makes the keys. Every value in a key is escaped; parts are joined by colons.
+// keyspace makes the keys. Every value in a key is escaped; parts are joined by colons, so no two keys are the same
+// unless they mean the same.
+//
+// In the partitioned keyspace each family carries its partition as a hash tag, stock:{07}:item:1001: the keys that one
+// script touches share a slot. A quota's keys have families of their own.
 type keyspace struct {
 	prefix string
+	parts  int // 0: flat
+	quota  bool
 }
 
-func esc(value string) string { return string(keyesc.Append(nil, value)) }
-
-// key joins the family, its partition and the rest; values is a sequence of name, value, name, value.
-func (k keyspace) key(family, first string, more ...string) string {
+// start begins a key with its family and partition: "stock:" or "stock:{07}:".
+func (k *keyspace) start(family string, part int) []byte {
 	b := make([]byte, 0, 96)
 	b = append(b, k.prefix...)
 	b = append(b, family...)
 	b = append(b, ':')
-	b = keyesc.Append(b, first)
-	for i, part := range more {
-		b = append(b, ':')
-		if i%2 == 0 {
-			b = append(b, part...)
-		} else {
-			b = keyesc.Append(b, part)
-		}
+	if k.parts > 0 {
+		b = append(b, '{')
+		b = appendPart(b, part)
+		b = append(b, '}', ':')
 	}
-	return string(b)
+	return b
 }
 
-func (k keyspace) counter(item string) string { return k.key("stock:item", item) }
-func (k keyspace) control(item string) string { return k.key("stock:item", item, "ctl") }
-func (k keyspace) request(id string) string   { return k.key("req", id) }
-func (k keyspace) hold(order string) string   { return k.key("stock:hold", order) }
-func (k keyspace) deadlines() string          { return k.prefix + "stock:deadlines" }
-func (k keyspace) stream() string             { return k.prefix + "stock:orders" }
+// appendPart appends a partition's two digits.
+func appendPart(b []byte, part int) []byte {
+	return append(b, byte('0'+part/10), byte('0'+part%10))
+}
+
+// item is what all keys of one item begin with: its counter, but for a quota in shards.
+func (k *keyspace) item(part int, item string) string {
+	if k.quota {
+		return string(keyesc.Append(k.start("quota", part), item))
+	}
+	return string(keyesc.Append(append(k.start("stock", part), "item:"...), item))
+}
+
+// control is the item's switch. A quota keeps it in its own hash.
+func (k *keyspace) control(part int, item string) string {
+	if k.quota {
+		return k.item(part, item)
+	}
+	return k.item(part, item) + ":ctl"
+}
+
+// appendCounter appends the keys of the item's counter: one, or all shards of a quota.
+func (k *keyspace) appendCounter(keys []string, part int, item string, shards int) []string {
+	first := k.item(part, item)
+	if shards == 1 {
+		return append(keys, first)
+	}
+	for n := range shards {
+		keys = append(keys, first+":"+strconv.Itoa(n))
+	}
+	return keys
+}
+
+func (k *keyspace) request(part int, id string) string {
+	if k.quota {
+		return string(keyesc.Append(k.start("req:quota", part), id))
+	}
+	return string(keyesc.Append(k.start("req", part), id))
+}
+
+// family is the family of what belongs to no single item.
+func (k *keyspace) family() string {
+	if k.quota {
+		return "quota-stock"
+	}
+	return "stock"
+}
+
+func (k *keyspace) hold(part int, order string) string {
+	return string(keyesc.Append(append(k.start(k.family(), part), "hold:"...), order))
+}
+
+func (k *keyspace) deadlines(part int) string {
+	return string(append(k.start(k.family(), part), "deadlines"...))
+}
+
+func (k *keyspace) stream(part int) string {
+	return string(append(k.start(k.family(), part), "orders"...))
+}
+
+func (k *keyspace) transfer(part int, id string) string {
+	return string(keyesc.Append(append(k.start("stock", part), "move:"...), id))
+}
+
+func (k *keyspace) transfers(part int) string {
+	return string(append(k.start("stock", part), "moves"...))
+}
+
+// activity remembers where the items of an activity lie whose limit counts over all of them.
+func (k *keyspace) activity(part int, activity string) string {
+	return string(keyesc.Append(append(k.start("stock", part), "act:"...), activity))
+}
+
+// partitions remembers how many partitions there are. It is one key, whatever their number.
+func (k *keyspace) partitions() string { return k.prefix + k.family() + ":partitions" }
+
+// channel is where counters that were empty and are so no longer are told.
+func (k *keyspace) channel() string { return k.prefix + k.family() + ":again" }
 
 // marker names exactly the parts that the limit counts over.
-func (k keyspace) marker(over Scope, l *line) string {
-	switch over {
-	case Activity:
-		return k.key("limit:user", l.user, "act", l.activity)
-	case Variant:
-		return k.key("limit:user", l.user, "item", l.item, "var", l.variant, "act", l.activity)
+func (k *keyspace) marker(part int, over Scope, l *line) string {
+	b := append(k.start("limit", part), "user:"...)
+	b = keyesc.Append(b, l.user)
+	if over != Activity {
+		b = append(b, ":item:"...)
+		b = keyesc.Append(b, l.item)
 	}
-	return k.key("limit:user", l.user, "item", l.item, "act", l.activity)
+	if over == Variant {
+		b = append(b, ":var:"...)
+		b = keyesc.Append(b, l.variant)
+	}
+	b = append(b, ":act:"...)
+	return string(keyesc.Append(b, l.activity))
 }
 
-// unescape undoes esc; ids are short enough never to have been hashed.
+// unescape undoes the escaping; ids are short enough never to have been hashed.
 func unescape(text string) (string, error) { return url.PathUnescape(text) }
-
-func parseUnits(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }

@@ -11,17 +11,24 @@ import (
 type Option func(*config) error
 
 type config struct {
-	prefix string
-	hold   time.Duration
-	stream bool
-	keep   time.Duration
+	prefix  string
+	parts   int
+	hold    time.Duration
+	keep    time.Duration
+	stream  bool
+	backlog int64
 }
 
 const (
-	leastKeep = 10 * time.Minute
-	leastHold = time.Second
-	mostTime  = 366 * 24 * time.Hour
-	maxPrefix = 64
+	leastKeep    = 10 * time.Minute
+	leastHold    = time.Second
+	mostTime     = 366 * 24 * time.Hour
+	maxPrefix    = 64
+	mostParts    = 100
+	usualBacklog = 100_000
+	mostBacklog  = 10_000_000
+	// streamLife is how long a stream lives after its last entry, at least.
+	streamLife = 7 * 24 * time.Hour
 )
 
 // Prefix is put in front of every key, for example "shop:". The default is none. Two applications on one Redis need
@@ -32,6 +39,22 @@ func Prefix(prefix string) Option {
 			return fmt.Errorf("stock: Prefix(%q): at most %d bytes without braces and white space", prefix, maxPrefix)
 		}
 		c.prefix = prefix
+		return nil
+	}
+}
+
+// WithPartitions spreads the keys over n partitions, each in one slot: needed on Redis Cluster, and for segments. From 1
+// to 100; the default is the flat keyspace, which is for a single primary. Every instance must be given the same n:
+// Warm refuses another one as long as a sale of the prefix is remembered.
+//
+// What it costs: a request id is known in the partition of its item and user, so the same id for another item may be
+// taken twice where no dedup stands in front.
+func WithPartitions(n int) Option {
+	return func(c *config) error {
+		if n < 1 || n > mostParts {
+			return fmt.Errorf("stock: WithPartitions(%d): from 1 to %d", n, mostParts)
+		}
+		c.parts = n
 		return nil
 	}
 }
@@ -50,10 +73,22 @@ func WithHold(d time.Duration) Option {
 }
 
 // WithStream appends each accepted order to the stream stock:orders, in the step that takes its units, for a worker
-// that lands it in SQL. Off unless given: a stream that nobody reads only grows.
+// that lands it in SQL. Off unless given: a stream that nobody reads only grows, until Deduct refuses (WithMaxBacklog).
 func WithStream() Option {
 	return func(c *config) error {
 		c.stream = true
+		return nil
+	}
+}
+
+// WithMaxBacklog is how many entries a stream may have: what would go above is refused with ErrOverloaded, and nothing
+// is taken for it. In partitions each one has a stream. It needs WithStream. Default 100 000, from 1 to 10 000 000.
+func WithMaxBacklog(n int64) Option {
+	return func(c *config) error {
+		if n < 1 || n > mostBacklog {
+			return fmt.Errorf("stock: WithMaxBacklog(%d): from 1 to %d", n, mostBacklog)
+		}
+		c.backlog = n
 		return nil
 	}
 }
@@ -77,6 +112,12 @@ func newConfig(opts []Option) (config, error) {
 	var faults []error
 	for _, opt := range opts {
 		faults = append(faults, opt(&c))
+	}
+	if c.backlog > 0 && !c.stream {
+		faults = append(faults, errors.New("stock: WithMaxBacklog without WithStream: add WithStream, or leave it out"))
+	}
+	if c.backlog == 0 {
+		c.backlog = usualBacklog
 	}
 	return c, errors.Join(faults...)
 }

@@ -12,22 +12,49 @@ var sources embed.FS
 
 // scripts are the scripts of a Counter. They are made once per Counter, so that the package keeps no state.
 type scripts struct {
-	warm, deduct, confirm, release, held, remaining *redisx.Script
+	deduct, confirm, release, held, record *redisx.Script // orders
+	wholeOpen, wholeClose, undo, append    *redisx.Script // orders in several partitions
+	warm, claim, place                     *redisx.Script // sales
+	look, toggle, adjust                   *redisx.Script // items
+	expired                                *redisx.Script // deadlines
+	moveTake, moveGive, moveDone, moveRead *redisx.Script // segments
 }
 
-func newScripts() *scripts {
+// newScripts returns the scripts for counters of the keyspace: strings, or the hashes of a quota.
+func newScripts(quota bool) *scripts {
+	counter := "counter_string"
+	if quota {
+		counter = "counter_hash"
+	}
 	return &scripts{
-		warm:      script("warm", "common"),
-		deduct:    script("deduct", "common"),
-		confirm:   script("confirm", "common", "end"),
-		release:   script("release", "common", "end"),
-		held:      script("held", "common"),
-		remaining: script("remaining", "common"),
+		deduct:     script("deduct", "common", counter),
+		confirm:    script("confirm", "common", "proof"),
+		release:    script("release", "common", counter, "proof"),
+		held:       script("held", "common"),
+		record:     script("record", "common"),
+		wholeOpen:  script("whole_open", "common"),
+		wholeClose: script("whole_close", "common"),
+		undo:       script("undo", "common", counter, "proof"),
+		append:     script("append", "common"),
+		warm:       script("warm", "common", counter),
+		claim:      script("claim", "common"),
+		place:      script("place", "common"),
+		look:       script("look", "common", counter),
+		toggle:     script("switch", "common"),
+		adjust:     script("adjust", "common", counter),
+		expired:    script("expired", "common"),
+		moveTake:   script("move_take", "common"),
+		moveGive:   script("move_give", "common"),
+		moveDone:   script("move_done", "common"),
+		moveRead:   script("move_read", "common"),
 	}
 }
 
 func (s *scripts) all() []*redisx.Script {
-	return []*redisx.Script{s.warm, s.deduct, s.confirm, s.release, s.held, s.remaining}
+	return []*redisx.Script{
+		s.deduct, s.confirm, s.release, s.held, s.record, s.wholeOpen, s.wholeClose, s.undo, s.append, s.warm, s.claim,
+		s.place, s.look, s.toggle, s.adjust, s.expired, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
+	}
 }
 
 // script puts the shared parts in front of a script: Redis has no modules.

@@ -6,45 +6,6 @@ import (
 	"time"
 )
 
-// Sale is an item offered in an activity.
-type Sale struct {
-	// Item is what is sold; required.
-	Item ID
-	// Activity is the sale's id; optional. Limits count per activity: the same user may buy again in another one.
-	Activity ID
-	// Units is how many units of the item there are in all its activities together, from 1 to 2^53-1.
-	Units int64
-	// Starts is when Deduct begins to sell; the zero value means at once.
-	Starts time.Time
-	// Ends is when Deduct stops to sell, by Redis's clock; required. What is kept in Redis lives by it: the counter
-	// one hour longer than the latest end of the item's activities, limits one day longer than the activity's.
-	Ends time.Time
-	// Limit bounds what one user gets.
-	Limit Limit
-}
-
-// Limit bounds the units of a user.
-type Limit struct {
-	// Units is the most units that a user may have at a time, in live orders and open holds; 0 means no limit.
-	Units int64
-	// PerOrder is the most units of one order; 0 means no limit of its own.
-	PerOrder int64
-	// Over says what the limit counts over.
-	Over Scope
-}
-
-// Scope says what a limit counts over, and so which parts its key names.
-type Scope uint8
-
-const (
-	// ItemInActivity counts per user, item and activity.
-	ItemInActivity Scope = iota
-	// Activity counts per user and activity, over all its items.
-	Activity
-	// Variant counts per user, item, variant and activity.
-	Variant
-)
-
 // Warmed says what a warm-up did.
 type Warmed struct {
 	// Left is how many units the counter has now.
@@ -69,88 +30,157 @@ func TakeOver() WarmOption { return func(w *warming) { w.takeOver = true } }
 // before, the difference is added; the activity's times and its limit become those of the call.
 //
 // It returns ErrInvalid if the sale's values are wrong, and as misuse if there are fewer units than were warmed before
-// (use Adjust), or if an activity that has begun gets another scope or an end more than a day behind its first one:
-// limits kept until now would be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign
-// value lies under the counter's key; ErrNotWarmed if the counter has gone while its switch is there, for then nobody
-// knows how many units are left until SQL has been compared.
+// (use Adjust), if the number of segments or of partitions has changed while an earlier sale is remembered, or if an
+// activity that has begun gets another scope or an end more than a day behind its first one: limits kept until now would
+// be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign value lies under the
+// counter's key; ErrNotWarmed if the counter has gone while its switch is there, for then nobody knows how many units are
+// left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments an error may leave some of them
+// warmed: call it again.
 func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed, error) {
 	var w warming
 	for _, opt := range opts {
 		opt(&w)
 	}
-	item, activity, err := s.check()
+	r, err := c.checkSale(&s)
 	if err != nil {
 		return Warmed{}, err
 	}
 	if err := c.checkCluster(ctx); err != nil {
 		return Warmed{}, err
 	}
-	starts := int64(0)
-	if !s.Starts.IsZero() {
-		starts = max(s.Starts.UnixMilli(), 0)
+	p, err := c.settle(ctx, r)
+	if err != nil {
+		return Warmed{}, err
 	}
-	a, err := c.run(ctx, c.scripts.warm,
-		[]string{c.keys.counter(item), c.keys.control(item)},
-		s.Units, actField(activity), starts, s.Ends.UnixMilli(), s.Limit.Units, s.Limit.PerOrder, int(s.Limit.Over), flag(w.takeOver))
+	var all Warmed
+	parts := p.segments
+	if c.keys.quota {
+		parts = 1
+	}
+	for i := range parts {
+		one, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), w.takeOver)
+		if err != nil {
+			return Warmed{}, err
+		}
+		all.Left += one.Left
+		all.Added += one.Added
+		all.First = all.First || one.First
+	}
+	c.places.store(r.item, r.activity, p)
+	return all, nil
+}
+
+func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units int64, takeOver bool) (Warmed, error) {
+	keys := c.keys.appendCounter([]string{c.keys.control(part, r.item)}, part, r.item, c.shards(p))
+	a, err := c.run(ctx, c.scripts.warm, keys,
+		units, actField(r.activity), r.starts, r.ends, r.limit.Units, r.limit.PerOrder, int(r.limit.Over), flag(takeOver), p.layout(),
+		c.keys.channel(), r.item)
 	if err != nil {
 		return Warmed{}, err
 	}
 	switch a.code() {
 	case 0, 1:
-		c.learn(item, activity, s.Limit.Over)
-		return Warmed{Left: a.int(1), Added: a.int(2), First: a.code() == 0}, nil
+		w := Warmed{First: a.code() == 0}
+		if w.Left, err = a.number(1); err != nil {
+			return Warmed{}, err
+		}
+		w.Added, err = a.number(2)
+		return w, err
 	case 2:
-		return Warmed{Left: a.int(1)}, misuse("more units were warmed before: take some off with Adjust")
+		return Warmed{}, misuse("more units were warmed before: take some off with Adjust")
 	case 3:
 		return Warmed{}, fail(ErrStray, "look at it, then warm up with TakeOver()")
 	case 4:
-		return Warmed{}, fail(ErrNotWarmed, "the counter has gone during the sale: compare with SQL, then restore it")
+		return Warmed{}, fail(ErrNotWarmed, "the counter has gone during the sale: compare with SQL, then Restore it")
 	case 5:
 		return Warmed{}, misuse("the activity has begun: its limit's scope must stay, and its end may move by a day at most; use another activity")
-	case -9:
+	case 6:
+		return Warmed{}, misuse(layoutStays)
+	case codeEnded:
 		return Warmed{}, fail(ErrEnded, "Sale.Ends has passed")
 	}
 	return Warmed{}, corrupt("answer of a script")
 }
 
-func (s *Sale) check() (item, activity string, err error) {
-	if err := checkID("Sale.Item", s.Item, &item, true); err != nil {
-		return "", "", err
+const layoutStays = "the item's segments or its partition would change: wait until a day after its last sale"
+
+// settle decides where the item lies, and writes that down where everybody will look for it.
+func (c *Counter) settle(ctx context.Context, r *sale) (place, error) {
+	until := r.ends + (24 * time.Hour).Milliseconds()
+	a, err := c.run(ctx, c.scripts.claim, []string{c.keys.partitions()}, strconv.Itoa(c.keys.parts), until)
+	if err != nil {
+		return place{}, settling(err)
 	}
-	if err := checkID("Sale.Activity", s.Activity, &activity, false); err != nil {
-		return "", "", err
+	if a.code() == 0 {
+		return place{}, misuse("sales of this prefix were warmed up with WithPartitions(" + a.text(1) + "), where 0 is the flat keyspace: every instance needs the same")
 	}
-	switch {
-	case s.Units < 1 || s.Units > maxUnits:
-		return "", "", &Error{sentinel: ErrInvalid, reason: "Sale.Units must be from 1 to 2^53-1"}
-	case s.Ends.IsZero() || s.Ends.Year() > 9999 || !s.Ends.After(s.Starts):
-		return "", "", &Error{sentinel: ErrInvalid, reason: "Sale.Ends must be set, and after Sale.Starts"}
-	case s.Limit.Units < 0 || s.Limit.Units > maxUnits || s.Limit.PerOrder < 0 || s.Limit.PerOrder > maxUnits:
-		return "", "", &Error{sentinel: ErrInvalid, reason: "Sale.Limit must be from 0 to 2^53-1"}
-	case s.Limit.Over > Variant:
-		return "", "", &Error{sentinel: ErrInvalid, reason: "Sale.Limit.Over is not one of the scopes"}
+	p := place{over: r.limit.Over, segments: r.segments, at: c.home(r.item)}
+	if c.keys.parts == 0 || c.keys.quota {
+		return p, nil
 	}
-	return item, activity, nil
+	if p.segments == c.keys.parts {
+		p.at = 0 // so that a user's home is the same for all items
+	}
+	v, err := c.look(ctx, c.home(r.item), r.item, 1)
+	if err != nil {
+		return place{}, err
+	}
+	placed := v.layout != ""
+	if placed && p.layout() != v.layout {
+		segments, at, ok := parseLayout(v.layout)
+		if !ok {
+			return place{}, corrupt("switch")
+		}
+		if segments != p.segments {
+			return place{}, misuse(layoutStays)
+		}
+		p.at = at
+	}
+	if p.over == Activity {
+		if p.at, err = c.gather(ctx, r, p, placed, until); err != nil {
+			return place{}, err
+		}
+	}
+	if p.segments == 1 && p.at != c.home(r.item) {
+		a, err := c.run(ctx, c.scripts.place, []string{c.keys.control(c.home(r.item), r.item)}, p.layout(), until)
+		if err != nil {
+			return place{}, settling(err)
+		}
+		if a.code() == 0 {
+			return place{}, misuse(layoutStays)
+		}
+	}
+	return p, nil
 }
 
-// actField is the activity's field in the switch.
-func actField(activity string) string { return "act:" + activity }
-
-func flag(on bool) string { return strconv.Itoa(map[bool]int{true: 1}[on]) }
-
-// scopeOf returns the scope that is known for the sale, or guesses the usual one. A wrong guess costs a round trip: the
-// deduct script answers with the right one.
-func (c *Counter) scopeOf(l *line) Scope {
-	if over, ok := c.scopes.Load([2]string{l.item, l.activity}); ok {
-		return over.(Scope)
+// gather returns the partition of an activity whose limit counts over all its items.
+func (c *Counter) gather(ctx context.Context, r *sale, p place, placed bool, until int64) (int, error) {
+	first := spread(r.activity, c.keys.parts)
+	if !placed && p.segments == 1 {
+		p.at = first
 	}
-	return ItemInActivity
+	key := c.keys.activity(first, r.activity)
+	a, err := c.run(ctx, c.scripts.claim, []string{key}, p.layout(), until)
+	if err != nil {
+		return 0, settling(err)
+	}
+	if a.code() == 1 {
+		return p.at, nil
+	}
+	segments, at, ok := parseLayout(a.text(1))
+	if !ok {
+		return 0, corrupt("decision")
+	}
+	if placed || segments != p.segments {
+		return 0, misuse("the limit counts over the activity, whose other items lie in another partition or have other segments: " + layoutStays)
+	}
+	return at, nil
 }
 
-func (c *Counter) learn(item, activity string, over Scope) {
-	if over == ItemInActivity {
-		c.scopes.Delete([2]string{item, activity})
-		return
+// settling gives the claims' only answer about time its name.
+func settling(err error) error {
+	if e, ok := as(err); ok && e.sentinel == ErrInvalid && e.reason == "end" {
+		return fail(ErrEnded, "Sale.Ends has passed")
 	}
-	c.scopes.Store([2]string{item, activity}, over)
+	return err
 }

@@ -1,6 +1,7 @@
--- In front of every script of this folder. It holds no key and runs no command.
+-- In front of every script of this folder. It touches no key.
 
 local MAX = 9007199254740991 -- 2^53 - 1: above, a Lua number is no longer exact
+local HOUR, DAY = 3600000, 86400000
 
 -- int returns the number that v writes in plain digits, 0 to 2^53 - 1, or nil: no sign, no point, no exponent, no
 -- leading zero.
@@ -23,4 +24,10 @@ end
 -- broken tells whether a reply of redis.pcall is an error: another type lies under the key.
 local function broken(reply)
     return type(reply) == 'table' and reply.err ~= nil
+end
+
+-- clock returns the server's time in Unix milliseconds.
+local function clock()
+    local time = redis.call('TIME')
+    return time[1] * 1000 + math.floor(time[2] / 1000)
 end

@@ -1,85 +1,87 @@
 -- Gives units of an order back.
 --
--- KEYS  1 hold    2 request    3 deadlines    4 counter    5 switch    6 marker
+-- KEYS  1 hold    2 request    3 deadlines    4 switch    with limits: 5 marker    then the shards of the counter
 -- ARGV  1 order    2 its request    3 what it is for    4 units, empty: all that are open    5 operation id, may be empty
---       6 1: SQL refused the units; they are withheld instead of given back, and the item is frozen
+--       6 field of the activity in the switch    7 scope of the limit, empty without limits
+--       8 layout of the item, empty: the caller knows the place
+--       9 1: SQL refused the units; they are withheld instead of given back, and the item is frozen
+--       10 shards    11 the user's own shard    12 channel to tell, and    13 the item, that there are units again
 --
 -- The hold is the proof that units are held; without one it is the request record, if that was written without a hold.
 --
 -- Returns {code, units, 1 if the counter is gone}; the code is
 --   1 released by this call, or by an earlier one with this operation id    2 released before    3 confirmed before
 --   0 nothing held    -5 the ids belong to something else    -10, 'argument' or 'stored', what
+--   -20, 1, scope or empty, layout: the item lies or is limited otherwise
 --
 -- A counter that has gone is not made again, nor is a marker or a record, and entries of other orders in the marker
 -- stay. Everything is checked before the first write. Complexity: O(log holds).
 
-if #KEYS ~= 6 or #ARGV ~= 6 then
+local shards, home = int(ARGV[10]), int(ARGV[11])
+local marker = ARGV[7] ~= '' and 5
+local first = marker and 6 or 5
+if #ARGV ~= 13 or not shards or shards < 1 or not home or #KEYS ~= first + shards - 1 then
     return {-10, 'argument', 'number of arguments'}
+end
+local elsewhere = placed()
+if elsewhere then
+    return elsewhere
 end
 local p, proof = find()
 if not p then
     return proof
-end
-local kind = redis.call('TYPE', KEYS[3]).ok
-if kind ~= 'none' and kind ~= 'zset' then
-    return {-10, 'stored', 'deadlines'}
 end
 local asked, answer = judge(proof, 'released')
 if not asked then
     return answer
 end
 
-local counter = redis.pcall('GET', KEYS[4])
-if broken(counter) or counter and not int(counter) then
+local left = counted(first, shards)
+if left == false or left and left + asked > MAX then
     return {-10, 'stored', 'counter'}
 end
-local withheld = redis.pcall('HGET', KEYS[5], 'withheld')
-if broken(withheld) or withheld and not int(withheld) then
+local switch = redis.call('HMGET', KEYS[4], 'withheld', 'returns')
+local withheld, returns = int(switch[1]), int(switch[2])
+if switch[1] and not (withheld and returns) or withheld and withheld + asked > MAX then
     return {-10, 'stored', 'switch'}
 end
-local entry = redis.pcall('HGET', KEYS[6], ARGV[1])
-if broken(entry) then
-    return {-10, 'stored', 'marker'}
-end
 local marked, nth
-if entry then
-    marked, nth = string.match(entry, '^(%d+)(:?%d*)$')
-    marked = int(marked)
-    if not marked then
+if marker then
+    local entry = redis.pcall('HGET', KEYS[marker], ARGV[1])
+    if broken(entry) then
         return {-10, 'stored', 'marker'}
     end
-end
-local insufficient = ARGV[6] == '1'
-if insufficient and withheld and int(withheld) + asked > MAX or not insufficient and counter and int(counter) + asked > MAX then
-    return {-10, 'stored', 'counter'}
+    if entry then
+        marked, nth = string.match(entry, '^(%d+)(:?%d*)$')
+        marked = int(marked)
+        if not marked then
+            return {-10, 'stored', 'marker'}
+        end
+    end
 end
 
 local gone = 0
-if insufficient then
+if ARGV[9] == '1' then
     if withheld then
-        redis.call('HSET', KEYS[5], 'withheld', digits(int(withheld) + asked), 'state', 'frozen')
+        redis.call('HSET', KEYS[4], 'withheld', digits(withheld + asked), 'state', 'frozen')
     else
         gone = 1
     end
-elseif counter then
-    redis.call('INCRBY', KEYS[4], digits(asked))
+elseif left then
+    give(first, shards, home, asked)
+    if returns then
+        redis.call('HSET', KEYS[4], 'returns', digits(returns + 1))
+    end
+    if left == 0 then
+        redis.call('PUBLISH', ARGV[12], ARGV[13])
+    end
 else
     gone = 1
 end
 if marked and marked > asked then
-    redis.call('HSET', KEYS[6], ARGV[1], digits(marked - asked) .. nth)
+    redis.call('HSET', KEYS[marker], ARGV[1], digits(marked - asked) .. nth)
 elseif marked then
-    redis.call('HDEL', KEYS[6], ARGV[1])
+    redis.call('HDEL', KEYS[marker], ARGV[1])
 end
-local released = proof.released + asked
-redis.call('HSET', KEYS[p], 'released', digits(released))
-if ARGV[5] ~= '' then
-    redis.call('HSET', KEYS[p], 'op:' .. ARGV[5], 'released ' .. digits(asked))
-end
-if proof.confirmed + released == proof.units then
-    redis.call('ZREM', KEYS[3], ARGV[1])
-    if proof.record then
-        redis.call('HSET', KEYS[2], 'state', proof.confirmed > 0 and 'confirmed' or 'released')
-    end
-end
+finish(p, proof, 'released', asked)
 return {1, asked, gone}

@@ -1,98 +1,119 @@
 -- Opens the sale of an item in an activity, or brings it up to what is asked for. It never lowers a counter and never
 -- makes one again that has gone.
 --
--- KEYS  1 counter    2 switch
--- ARGV  1 units of the item in all    2 field of the activity    3 start    4 end, in Unix milliseconds
+-- KEYS  1 switch    then the shards of the counter; of a hash, the first one is the switch as well
+-- ARGV  1 units that this counter is to have had in all    2 field of the activity    3 start    4 end, in Unix milliseconds
 --       5 limit per user, 0: none    6 most units of one order, 0: no limit    7 scope of the limit
---       8 1: take over a counter that is not ours
+--       8 1: take over a counter that is not ours    9 layout of the item    10 channel to tell, and 11 the item, that there
+--       are units again
 --
 -- Returns {code, units in the counter, units added, state of the switch}; the code is
 --   0 warmed: it was not there    1 it was there: up to date now
---   2 refused: more units were warmed already, use Adjust    3 refused: the counter is there without a switch
+--   2 refused: more units were warmed already    3 refused: the counter is there without a switch
 --   4 refused: the counter is gone    5 refused: the sale has started; its scope must stay, its end may move by a day
---   -9 refused: over already    -10, 'argument' or 'stored', what
+--   6 refused: the item lies otherwise    -9 refused: over already    -10, 'argument' or 'stored', what
 --
--- Everything is checked before the first write. Complexity: O(1).
+-- Everything is checked before the first write. Complexity: O(shards).
 
-local HOUR, DAY = 3600000, 86400000
+local shards = #KEYS - 1
 local units, starts, ends, limit, most = int(ARGV[1]), int(ARGV[3]), int(ARGV[4]), int(ARGV[5]), int(ARGV[6])
-if #KEYS ~= 2 or #ARGV ~= 8 then
+if shards < 1 or #ARGV ~= 11 then
     return {-10, 'argument', 'number of arguments'}
 end
-if not units or units < 1 then
+if not units then
     return {-10, 'argument', 'units'}
 end
 if not starts or not ends or starts >= ends or ends > MAX - 8 * DAY then
     return {-10, 'argument', 'start and end'}
 end
-if not limit or not most or not string.find(ARGV[7], '^%d$') then
+if not limit or not most or not string.find(ARGV[7], '^%d$') or not string.find(ARGV[9], '^%d+ %d+$') then
     return {-10, 'argument', 'limit'}
 end
 
-local counter = redis.pcall('GET', KEYS[1])
-local switch = redis.pcall('HMGET', KEYS[2], 'state', 'warmed', 'restocked', 'withdrawn', 'withheld', 'end', ARGV[2])
-if broken(switch) then
-    return {-10, 'stored', 'switch'}
+local foreign = false
+for s = 2, #KEYS do
+    foreign = foreign or redis.call('EXISTS', KEYS[s]) == 1
 end
-local takeover = not switch[1] and ARGV[8] == '1'
-if not switch[1] and counter and not takeover then
+local left = counted(2, shards)
+local switch = redis.pcall('HMGET', KEYS[1], 'state', 'warmed', 'restocked', 'withdrawn', 'withheld', 'moving', 'returns', 'end',
+    'layout', ARGV[2])
+local old = not broken(switch) and switch[1]
+local takeover = not old and foreign and ARGV[8] == '1'
+if not old and foreign and not takeover then
     return {3, 0, 0, ''}
 end
-if not takeover and (broken(counter) or counter and not int(counter)) then
+if broken(switch) and not takeover then
+    return {-10, 'stored', 'switch'}
+end
+if left == false and not takeover then
     return {-10, 'stored', 'counter'}
 end
 
-local warmed, latest = int(switch[2]), int(switch[6])
+local warmed, latest, returns
 local first = ends -- the earliest end that the activity ever had: markers may have been made for it
-if switch[1] then
-    if not warmed or not latest or not int(switch[3]) or not int(switch[4]) or not int(switch[5]) then
-        return {-10, 'stored', 'switch'}
+if old then
+    warmed, latest, returns = int(switch[2]), int(switch[8]), int(switch[7])
+    for i = 2, 8 do
+        if not int(switch[i]) then
+            return {-10, 'stored', 'switch'}
+        end
     end
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = clock()
 if ends <= now then
     return {-9, 0, 0, ''}
 end
-if switch[7] then
-    local began, scope, earliest = string.match(switch[7], '^(%d+) %d+ %d+ %d+ (%d) (%d+)$')
+if not broken(switch) and switch[9] and switch[9] ~= ARGV[9] then
+    return {6, 0, 0, old or ''}
+end
+if old and switch[10] then
+    local began, scope, earliest = string.match(switch[10], '^(%d+) %d+ %d+ %d+ (%d) (%d+)$')
     began, earliest = int(began), int(earliest)
     if not began or not earliest then
         return {-10, 'stored', 'switch'}
     end
     if began <= now then
         if scope ~= ARGV[7] or ends > earliest + DAY then
-            return {5, 0, 0, switch[1]}
+            return {5, 0, 0, old}
         end
         first = math.min(first, earliest)
     end
 end
-if switch[1] and not counter then
-    return {4, 0, 0, switch[1]}
+if old and not left then
+    return {4, 0, 0, old}
 end
-if switch[1] and units < warmed then
-    return {2, int(counter), 0, switch[1]}
+if old and units < warmed then
+    return {2, digits(left), 0, old}
 end
-if switch[1] and int(counter) + units - warmed > MAX then
+local added = old and units - warmed or units
+if old and left + added > MAX then
     return {-10, 'argument', 'units'}
 end
 
 local act = table.concat({ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], digits(first)}, ' ')
 latest = math.max(latest or 0, ends)
-local left, added
-if switch[1] then
-    added = units - warmed
-    left = int(counter) + added
+if old then
+    redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'end', digits(latest), ARGV[2], act)
     if added > 0 then
-        redis.call('INCRBY', KEYS[1], digits(added))
+        give(2, shards, 0, added)
+        redis.call('HSET', KEYS[1], 'returns', digits(returns + 1))
+        if left == 0 then
+            redis.call('PUBLISH', ARGV[10], ARGV[11])
+        end
     end
-    redis.call('HSET', KEYS[2], 'warmed', ARGV[1], 'end', digits(latest), ARGV[2], act)
 else
-    added, left = units, units
-    redis.call('SET', KEYS[1], ARGV[1])
-    redis.call('HSET', KEYS[2], 'state', 'open', 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0',
-        'end', digits(latest), ARGV[2], act)
+    if takeover then
+        for s = 1, #KEYS do
+            redis.call('DEL', KEYS[s])
+        end
+    end
+    left = 0
+    redis.call('HSET', KEYS[1], 'state', 'open', 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0',
+        'moving', '0', 'returns', '0', 'end', digits(latest), 'layout', ARGV[9], ARGV[2], act)
+    make(2, shards, units)
 end
-redis.call('PEXPIREAT', KEYS[1], digits(latest + HOUR))
-redis.call('PEXPIREAT', KEYS[2], digits(latest + DAY))
-return {switch[1] and 1 or 0, left, added, switch[1] or 'open'}
+redis.call('PEXPIREAT', KEYS[1], digits(latest + DAY))
+for s = 2, #KEYS do
+    redis.call('PEXPIREAT', KEYS[s], digits(latest + HOUR))
+end
+return {old and 1 or 0, digits(left + added), digits(added), old or 'open'}

@@ -1,5 +1,25 @@
--- Between common.lua and the two scripts that end units, confirm.lua and release.lua.
--- KEYS[1] is the hold, KEYS[2] the request; ARGV[1] to ARGV[5] are as both scripts say.
+-- Between common.lua and the scripts that end units. KEYS[1] is the hold, KEYS[2] the request, KEYS[3] the deadlines,
+-- KEYS[4] the switch; ARGV[1] to ARGV[8] are as those scripts say.
+
+-- placed returns the script's answer if the item lies or is limited otherwise than the caller thinks.
+local function placed()
+    local switch = redis.pcall('HMGET', KEYS[4], 'layout', ARGV[6])
+    if broken(switch) then
+        return {-10, 'stored', 'switch'}
+    end
+    if switch[1] and ARGV[8] ~= '' and switch[1] ~= ARGV[8] then
+        return {-20, 1, '', switch[1]}
+    end
+    if switch[2] and ARGV[7] ~= '' then
+        local scope = string.match(switch[2], '^%d+ %d+ %d+ %d+ (%d) %d+$')
+        if not scope then
+            return {-10, 'stored', 'switch'}
+        end
+        if scope ~= ARGV[7] then
+            return {-20, 1, scope, switch[1] or ''}
+        end
+    end
+end
 
 -- find returns the number of the key that proves what is held, and what it says; or nil and the script's answer.
 local function find()
@@ -14,7 +34,11 @@ local function find()
     if broken(record) then
         return nil, {-10, 'stored', 'request record'}
     end
-    local mine = record[5] == ARGV[1]
+    local kind = redis.call('TYPE', KEYS[3]).ok
+    if kind ~= 'none' and kind ~= 'zset' then
+        return nil, {-10, 'stored', 'deadlines'}
+    end
+    local mine = record[5] == ARGV[1] and record[6] ~= 'undone'
     local p, from = 1, hold
     if not hold[1] then
         if not mine or not record[3] then
@@ -61,4 +85,19 @@ local function judge(proof, way)
         return nil, {-10, 'argument', 'units: more than are open'}
     end
     return asked or open
+end
+
+-- finish writes that units have ended one way. p and proof are what find has returned.
+local function finish(p, proof, way, units)
+    proof[way] = proof[way] + units
+    redis.call('HSET', KEYS[p], way, digits(proof[way]))
+    if ARGV[5] ~= '' then
+        redis.call('HSET', KEYS[p], 'op:' .. ARGV[5], way .. ' ' .. digits(units))
+    end
+    if proof.confirmed + proof.released == proof.units then
+        redis.call('ZREM', KEYS[3], ARGV[1])
+        if proof.record then
+            redis.call('HSET', KEYS[2], 'state', proof.confirmed > 0 and 'confirmed' or 'released')
+        end
+    end
 end
