@@ -45,9 +45,9 @@ func predicateParts(text string) []string {
 			}
 			parts = append(parts, op)
 			i = end
-		case isWordByte(c):
+		case isNameByte(c):
 			end := i
-			for end < len(text) && (isWordByte(text[end]) || text[end] == '.') {
+			for end < len(text) && (isNameByte(text[end]) || text[end] == '.') {
 				end++
 			}
 			parts = append(parts, predicateWord(bareName(text[i:end]))...)
@@ -59,6 +59,8 @@ func predicateParts(text string) []string {
 	slices.Sort(parts)
 	return slices.Compact(parts)
 }
+
+func isNameByte(c byte) bool { return isWordByte(c) || c == '"' || c == '`' }
 
 // predicateWord drops the words that databases write in other ways.
 func predicateWord(word string) []string {
