@@ -109,10 +109,11 @@ func (e *LostError) Unwrap() error { return ErrLost }
 type Error struct {
 	Keys []string // as given by the caller; may be empty
 
-	sentinel *fault.Error // nil: the context ended before anything was known
-	detail   string
-	rule     *reqctx.Rule
-	cause    error
+	sentinel  *fault.Error // nil: the context ended before anything was known
+	detail    string
+	rule      *reqctx.Rule
+	cause     error
+	cancelled bool // the context of the call ended meanwhile
 }
 
 // Error tells what went wrong and names the rule. The text of a cause is not in it: it may hold an address.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/renew"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 )
 
@@ -27,6 +29,9 @@ type hold struct {
 	held    Held
 	fence   int64
 	rule    *reqctx.Rule
+	tel     *ruleInstruments
+	ctx     context.Context // of the acquire, without its end: for what is told of the hold
+	span    trace.Span
 	started time.Time
 	maxAt   time.Time // when MaxHold is over; zero: never
 	lines   []*line   // in front of which it is, until it is free
@@ -62,12 +67,13 @@ const mostInFlight = 4
 func (l *Locker) newHold(a *acquisition, g Grant, since time.Time) *hold {
 	now := time.Now()
 	h := &hold{
-		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, started: now, lines: a.lines, doubt: a.doubt,
+		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, tel: a.tel, started: now, lines: a.lines, doubt: a.doubt,
 		held:    Held{Keys: a.full, Token: a.token, TTL: a.s.ttl},
 		safe:    safeUntil(since, a.s.ttl),
 		renewAt: since.Add(a.s.ttl / 3),
 	}
 	h.owner = Lease{h: h}
+	h.began(a.parent)
 	if a.s.maxHold > 0 {
 		h.maxAt = now.Add(a.s.maxHold)
 	}
@@ -135,6 +141,12 @@ func (h *hold) renew(repeat bool) {
 	held.Repeat = repeat
 	since := time.Now()
 	s, err := h.l.backend.Renew(ctx, held)
+	if h.l.base.Err() != nil {
+		return
+	}
+	if err != nil || s == Ours {
+		h.tellRenewed(err)
+	}
 
 	h.mu.Lock()
 	h.inFlight--
@@ -185,6 +197,7 @@ func (h *hold) lose(why LostReason) {
 	}
 	h.l.renewals.Remove(h.entry)
 	h.free(turn{kind: front})
+	h.l.background.start(h.tellLost) // a logger may block, and this may be the scheduler's goroutine
 	h.l.gate.leave()
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 )
 
@@ -47,6 +49,9 @@ func (x *Lease) Err() error {
 func (x *Lease) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := heldContext{lease: x, cancel: cancel, carrier: &reqctx.Lease{Keys: x.h.keys, Fence: x.h.fence, Verdict: x.Err, Owner: x}}
+	if x.h.span.SpanContext().IsValid() {
+		ctx = trace.ContextWithSpan(ctx, x.h.span)
+	}
 	c.ctx = reqctx.WithLease(ctx, c.carrier)
 	if !x.h.addContext(c) {
 		cancel(x.Err())
@@ -85,6 +90,18 @@ func (l *Locker) nested(ctx context.Context, keys []string) (*Lease, error) {
 		}
 	}
 	return nil, nil
+}
+
+// noteOrder counts an acquire of keys of which one sorts before a key that ctx holds already: two of these, in opposite
+// order, wait for each other until a budget ends.
+func (l *Locker) noteOrder(ctx context.Context, a *acquisition) {
+	for c := range reqctx.Leases(ctx) {
+		outer, ok := c.Owner.(*Lease)
+		if ok && outer.h.l == l && outer.Err() == nil && a.keys[0] < outer.h.keys[len(outer.h.keys)-1] {
+			add(ctx, l.tel.outOfOrder, a.tel.rule)
+			return
+		}
+	}
 }
 
 // containsAll reports whether the sorted list has has all of the sorted list want.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +19,7 @@ import (
 type Locker struct {
 	config
 	backend   Backend
+	tel       *instruments
 	tokens    *tokens
 	queue     *queue
 	renewals  renew.Scheduler
@@ -49,14 +49,14 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Locker, error) {
 		return nil, err
 	}
 	t := newTokens()
-	b := newRedisBackend(client, t.instance+":"+strconv.FormatInt(time.Now().UnixNano(), 36))
+	b := newRedisBackend(client, t.random(), c.logger)
 	if b.detect(context.Background()) {
-		if err := client.Preload(scripts.acquire, scripts.renew, scripts.release, scripts.handover, scripts.force); err != nil {
+		if err := client.Preload(allScripts()...); err != nil {
 			return nil, fmt.Errorf("lock: %w", err)
 		}
 	}
 	l := newLocker(b, c, t)
-	l.background.start(func() { b.look(l.base, l.logger) })
+	l.background.start(func() { b.look(l.base) })
 	return l, nil
 }
 
@@ -75,6 +75,7 @@ func NewWith(b Backend, opts ...Option) (*Locker, error) {
 func newLocker(b Backend, c config, t *tokens) *Locker {
 	l := &Locker{config: c, backend: b, tokens: t, queue: newQueue(), closing: make(chan struct{})}
 	l.base, l.endBase = context.WithCancel(context.Background())
+	l.tel = newInstruments(&l.config)
 	l.gate.idle = make(chan struct{})
 	l.wakes.start(b, &l.renewals)
 	return l

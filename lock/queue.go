@@ -26,69 +26,6 @@ type queueShard struct {
 	lines map[string]*line
 }
 
-// A line is guarded by the mutex of its shard.
-type line struct {
-	key         string
-	shard       *queueShard
-	first, last *waiter // the waiters behind the front
-	waiting     int
-
-	holder *hold // of the lease in front; nil while its owner still asks for it
-
-	streak  streak        // how long this process has kept the key to itself
-	held    time.Duration // moving average of how long the key is held; 0: not known
-	watched *watched      // wake-ups, from the first time the key was taken
-}
-
-// A streak counts the leases that follow each other in one process, while another process may wait too.
-type streak struct {
-	n     int
-	since time.Time
-}
-
-// retry is a place in the back-off table.
-type retry struct {
-	n   int       // attempts that moved the back-off
-	due time.Time // when the wait after the n-th is over
-}
-
-// A waiter stands in one line. Its fields are guarded by the mutex of the line's shard.
-type waiter struct {
-	turn       chan turn // of capacity 1; one is sent at most
-	state      waiterState
-	prev, next *waiter
-
-	request *Request // what a hand-over would give it; nil if it wants several keys
-}
-
-type waiterState uint8
-
-const (
-	standing waiterState = iota // in the line
-	offered                     // out of the line: a hand-over to it is on its way
-	called                      // out of the line: its turn was sent
-	left                        // it gave up while it was offered
-)
-
-// A turn is what a waiter waits for.
-type turn struct {
-	kind    turnKind
-	grant   Grant     // handed: the lock was passed on
-	since   time.Time // handed: before that was sent
-	doubt   bool      // front: a hand-over to the waiter's token had no answer, so the token may have the key
-	standby time.Time // front: not to ask before, so that another process gets in
-	retry   retry     // front: where the one before got to in the back-off table
-	err     error     // failed
-}
-
-type turnKind uint8
-
-const (
-	front  turnKind = iota + 1 // it is in front of the line: ask the backend
-	handed                     // it is in front of the line and has the lock
-	failed                     // those in front found the backend away
-)
-
 func newQueue() *queue {
 	q := &queue{seed: maphash.MakeSeed()}
 	for i := range q.shards {
@@ -205,10 +142,6 @@ func (q *queue) endStreak(lines []*line, now time.Time) (over bool) {
 	return over
 }
 
-func (s streak) over(now time.Time) bool {
-	return s.n > longestStreak || now.Sub(s.since) > streakTime
-}
-
 // holds returns all holds in front of a line; one of several keys may be there more than once.
 func (q *queue) holds() []*hold {
 	var all []*hold
@@ -223,6 +156,27 @@ func (q *queue) holds() []*hold {
 		sh.mu.Unlock()
 	}
 	return all
+}
+
+// holder returns the hold in front of the line of key, if there is one.
+func (q *queue) holder(key string) *hold {
+	sh := q.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if ln := sh.lines[key]; ln != nil {
+		return ln.holder
+	}
+	return nil
+}
+
+func (q *queue) waitingFor(key string) int {
+	sh := q.shard(key)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if ln := sh.lines[key]; ln != nil {
+		return ln.waiting
+	}
+	return 0
 }
 
 // call gives the front of the line to the next waiter, or ends the line if there is none.
@@ -245,15 +199,15 @@ func (q *queue) callLocked(ln *line, t turn) {
 	w.turn <- t
 }
 
-// fail gives everybody in the line the same answer and ends the line.
-func (q *queue) fail(ln *line, err error) {
+// fail tells everybody in the line that the backend is away, and ends the line.
+func (q *queue) fail(ln *line) {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	for w := ln.first; w != nil; w = ln.first {
 		ln.remove(w)
 		q.waiting.Add(-1)
 		w.state = called
-		w.turn <- turn{kind: failed, err: err}
+		w.turn <- turn{kind: failed}
 	}
 	q.end(ln)
 }
@@ -263,60 +217,4 @@ func (q *queue) end(ln *line) {
 	if ln.watched != nil {
 		ln.watched.unuse()
 	}
-}
-
-// A hint is what is known in this process of when somebody new would get the lock.
-type hint struct {
-	after  time.Duration
-	holder *hold // if after is not known
-}
-
-func (ln *line) hint() hint {
-	if ln.held > 0 {
-		return hint{after: time.Duration(ln.waiting+1) * ln.held}
-	}
-	return hint{holder: ln.holder}
-}
-
-// wait returns the estimate, 0 where nothing is known. Not to be called with the mutex of a line.
-func (h hint) wait() time.Duration {
-	if h.holder != nil {
-		return time.Until(h.holder.deadline())
-	}
-	return h.after
-}
-
-// note adds one hold to the moving average.
-func (ln *line) note(held time.Duration) {
-	if ln.held == 0 {
-		ln.held = held
-		return
-	}
-	ln.held += (held - ln.held) / 8
-}
-
-func (ln *line) append(w *waiter) {
-	w.prev = ln.last
-	if ln.last != nil {
-		ln.last.next = w
-	} else {
-		ln.first = w
-	}
-	ln.last = w
-	ln.waiting++
-}
-
-func (ln *line) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		ln.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		ln.last = w.prev
-	}
-	w.prev, w.next = nil, nil
-	ln.waiting--
 }

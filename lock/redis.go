@@ -20,8 +20,10 @@ const fenceTTL = 24 * time.Hour
 // whoever waits.
 type redisBackend struct {
 	rdb    *redisx.Client
-	sender string       // message of our releases, so that our own watch can tell them from others'
+	sender string // message of our releases, so that our own watch can tell them from others'
+	logger *slog.Logger
 	mode   atomic.Int32 // whether the server is part of a cluster: one of the values below
+	watch  atomic.Pointer[redisWatch]
 }
 
 const (
@@ -30,13 +32,13 @@ const (
 	modeCluster
 )
 
-func newRedisBackend(rdb *redisx.Client, sender string) *redisBackend {
-	return &redisBackend{rdb: rdb, sender: sender}
+func newRedisBackend(rdb *redisx.Client, sender string, logger *slog.Logger) *redisBackend {
+	return &redisBackend{rdb: rdb, sender: sender, logger: logger}
 }
 
 // look finds out what the server is and warns where it may drop leases. It is for the background: it repeats its
 // question until the server answers or ctx ends.
-func (b *redisBackend) look(ctx context.Context, log *slog.Logger) {
+func (b *redisBackend) look(ctx context.Context) {
 	for wait := time.Second; !b.detect(ctx); wait = min(2*wait, 30*time.Second) {
 		timer := time.NewTimer(wait)
 		select {
@@ -47,7 +49,7 @@ func (b *redisBackend) look(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	if policy := b.rdb.EvictionPolicy(ctx); policy != "" && policy != "noeviction" {
-		log.LogAttrs(ctx, slog.LevelWarn, "lock: this Redis may evict locks when its memory is full; set maxmemory-policy noeviction",
+		b.logger.LogAttrs(ctx, slog.LevelWarn, "lock: this Redis may evict locks when its memory is full; set maxmemory-policy noeviction",
 			slog.String("maxmemory_policy", policy))
 	}
 }
@@ -55,6 +57,16 @@ func (b *redisBackend) look(ctx context.Context, log *slog.Logger) {
 // fenceKey and freeChannel lie in the slot of the key, since that hashes whole and they by what is in braces.
 func fenceKey(key string) string    { return "{" + key + "}:fence" }
 func freeChannel(key string) string { return "{" + key + "}:free" }
+
+// withFences returns the keys and behind them their fence counters.
+func withFences(keys []string) []string {
+	all := make([]string, 0, 2*len(keys))
+	all = append(all, keys...)
+	for _, k := range keys {
+		all = append(all, fenceKey(k))
+	}
+	return all
+}
 
 // Acquire implements Backend.
 func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
@@ -68,12 +80,7 @@ func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 
 // acquire takes keys of one slot, with a number of at least floor.
 func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Grant, error) {
-	keys := make([]string, 0, 2*len(r.Keys))
-	keys = append(keys, r.Keys...)
-	for _, k := range r.Keys {
-		keys = append(keys, fenceKey(k))
-	}
-	val, err := b.send(ctx, r.Repeat, scripts.acquire, keys, r.Token, millis(r.TTL), millis(fenceTTL), strconv.FormatInt(floor, 10))
+	val, err := b.send(ctx, r.Repeat, scripts.acquire, withFences(r.Keys), r.Token, millis(r.TTL), millis(fenceTTL), strconv.FormatInt(floor, 10))
 	if err != nil {
 		return Grant{}, err
 	}
@@ -136,18 +143,15 @@ func (b *redisBackend) release(ctx context.Context, h Held, keys []string) (s St
 	if s, err = state(a.code); err != nil {
 		return 0, -1, err
 	}
-	return s, b.others(keys, int(a.n)), nil
-}
-
-// others tells how many of the listeners to the channels of keys are not of this process.
-func (b *redisBackend) others(keys []string, listeners int) int {
-	return -1
+	if w := b.watch.Load(); w != nil {
+		return s, w.others(keys, int(a.n)), nil
+	}
+	return s, -1, nil
 }
 
 // Handover implements HandoverBackend.
 func (b *redisBackend) Handover(ctx context.Context, h Held, to Request) (Grant, State, error) {
-	keys := []string{h.Keys[0], fenceKey(h.Keys[0])}
-	val, err := b.send(ctx, false, scripts.handover, keys, h.Token, to.Token, millis(to.TTL), millis(fenceTTL))
+	val, err := b.send(ctx, false, scripts.handover, withFences(h.Keys), h.Token, to.Token, millis(to.TTL), millis(fenceTTL))
 	if err != nil {
 		return Grant{}, 0, err
 	}

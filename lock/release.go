@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -65,7 +66,7 @@ func (h *hold) leaveNested(x *Lease) error {
 	return err
 }
 
-// release ends the hold on behalf of its owner. The places in the lines are given up last, and always.
+// release ends the hold on behalf of its owner.
 func (h *hold) release(ctx context.Context) error {
 	_ = h.verdict() // ends it if its time is over by the clock, which may be ahead of the timer
 	h.mu.Lock()
@@ -77,6 +78,7 @@ func (h *hold) release(ctx context.Context) error {
 	contexts := h.contexts
 	h.mu.Unlock()
 	defer h.l.gate.leave()
+	h.checkCommitted(contexts)
 
 	h.l.renewals.Remove(h.entry) // before the command: a renewal on its way then finds nothing of ours
 	for _, c := range contexts {
@@ -84,13 +86,31 @@ func (h *hold) release(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
+	err := h.pass(ctx)
+	h.tellReleased(err)
+	return err
+}
+
+// checkCommitted logs a release under which a transaction is still open: the next holder may read what it is about to
+// change.
+func (h *hold) checkCommitted(contexts []heldContext) {
+	for _, c := range contexts {
+		if c.carrier.OpenTx() {
+			h.l.tel.write(h.ctx, slog.LevelError, "lock: released before the transaction under it has ended: acquire before it begins, release after it has committed",
+				h.rule, h.keys, 0)
+			return
+		}
+	}
+}
+
+// pass gives the lock up. The places in the lines are given up last and always, even if a hook of the client panics.
+func (h *hold) pass(ctx context.Context) error {
 	p := passing{l: h.l, h: h, held: h.held}
 	defer p.free()
-	err := p.run(ctx)
 	if h.doubt {
-		h.l.cleanUpLater(h.held)
+		defer h.l.cleanUpLater(h.held)
 	}
-	return err
+	return p.run(ctx)
 }
 
 // releaseLost answers for a hold that is lost. Where the key may still be ours it is deleted, so that nobody has to
@@ -99,6 +119,7 @@ func (h *hold) releaseLost(ctx context.Context) error {
 	h.mu.Lock()
 	why := h.lost
 	h.mu.Unlock()
+	defer h.spanEnded(endLost)
 	if why.Reason == Unconfirmed || why.Reason == HeldTooLong {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
@@ -155,6 +176,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 		p.l.roundTrip.note(time.Since(since))
 		if p.l.queue.hand(ln, w, p.h, turn{kind: handed, grant: g, since: since}) {
 			p.done = true
+			add(p.h.ctx, p.l.tel.handovers, p.h.tel.rule)
 			return true, nil
 		}
 		p.held = Held{Keys: w.request.Keys, Token: w.request.Token, TTL: w.request.TTL}

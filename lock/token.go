@@ -24,15 +24,21 @@ func newTokens() *tokens { return &tokens{instance: instance(addresses(), proces
 
 // next returns a token that nobody ever had.
 func (t *tokens) next() string {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails: the program ends instead
 	buf := make([]byte, 0, len(t.instance)+1+20+1+32)
 	buf = append(buf, t.instance...)
 	buf = append(buf, ':')
 	buf = strconv.AppendUint(buf, t.counter.Add(1), 10)
 	buf = append(buf, ':')
-	buf = hex.AppendEncode(buf, random[:])
-	return string(buf)
+	return string(appendRandom(buf))
+}
+
+// random returns 32 hex digits.
+func (t *tokens) random() string { return string(appendRandom(nil)) }
+
+func appendRandom(buf []byte) []byte {
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails: the program ends instead
+	return hex.AppendEncode(buf, random[:])
 }
 
 // instance names a process by its address and its start. Not by its host name: containers of one image share it.

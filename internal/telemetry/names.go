@@ -21,6 +21,7 @@ const (
 const (
 	EventRenewFailed = "holdfast.lock.renew_failed"
 	EventLost        = "holdfast.lock.lost"
+	EventAttempt     = "holdfast.lock.attempt"
 )
 
 // Attributes.
@@ -45,6 +46,8 @@ const (
 	LockEnd      = attribute.Key("holdfast.lock.end")
 	LockReason   = attribute.Key("holdfast.lock.reason")
 	LostReason   = attribute.Key("reason")
+	PlannedDelay = attribute.Key("holdfast.lock.delay.planned")
+	RealDelay    = attribute.Key("holdfast.lock.delay.real")
 	KeyHash      = attribute.Key("holdfast.key.hash")
 	KeyTemplate  = attribute.Key("holdfast.key.template")
 	RawKey       = attribute.Key("holdfast.key")

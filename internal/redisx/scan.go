@@ -1,0 +1,43 @@
+package redisx
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// scanCount is how many keys one SCAN looks at: enough for few round trips, little enough not to be noticed.
+const scanCount = 500
+
+// ScanPrefix yields the string keys that begin with prefix, in parts of a few hundred, from every master, until yield
+// returns false. A key may come twice. yield is not called by two goroutines at once.
+func (c *Client) ScanPrefix(ctx context.Context, prefix string, yield func(keys []string) bool) error {
+	match := globEscaper.Replace(prefix) + "*"
+	var mu sync.Mutex
+	enough := false
+	scan := func(ctx context.Context, node redis.Cmdable) error {
+		for cursor := uint64(0); ; {
+			keys, next, err := node.ScanType(ctx, cursor, match, scanCount, "string").Result()
+			if err != nil {
+				return classify(err)
+			}
+			mu.Lock()
+			if !enough && len(keys) > 0 {
+				enough = !yield(keys)
+			}
+			stop := enough
+			mu.Unlock()
+			if cursor = next; stop || cursor == 0 {
+				return nil
+			}
+		}
+	}
+	if cluster, ok := c.UniversalClient.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return scan(ctx, node) })
+	}
+	return scan(ctx, c.UniversalClient)
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
