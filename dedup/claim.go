@@ -97,8 +97,8 @@ func (c *Claim) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Complete stores the result; every repeat gets it for ttl from now, or for the TTL of the request if ttl is 0. A ttl
-// of less than 1 ms otherwise is ErrInvalid. It does not end with ctx, of which it takes only the values.
+// Complete stores the result; every repeat gets it for ttl from now, counted in milliseconds, rounded up. A ttl of 0 or
+// less means the TTL of the request. It does not end with ctx, of which it takes only the values.
 //
 //   - nil: stored; or there is no record, see Bypassed.
 //   - ErrLeaseLost: another has taken over; the result is not stored, and that of the other counts.
@@ -107,9 +107,10 @@ func (c *Claim) Context(parent context.Context) context.Context {
 //   - ErrCorrupt, ErrInvalid: not stored, and not tried again.
 func (c *Claim) Complete(ctx context.Context, r Result, ttl time.Duration) error {
 	return c.end(ctx, func(ctx context.Context) (string, int, error) {
-		if ttl == 0 {
+		if ttl <= 0 {
 			ttl = c.ttl
 		}
+		ttl = max(ttl, time.Millisecond)
 		err := c.complete(ctx, r, ttl)
 		switch {
 		case errors.Is(err, ErrLeaseLost):

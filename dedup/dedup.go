@@ -21,6 +21,7 @@ type Dedup struct {
 	renewal renew.Scheduler
 	work    work
 	pending chan struct{} // one for each ending that is tried in the background
+	undoing chan struct{} // one for each begin that is undone in the background
 }
 
 // New returns a Dedup whose records are in Redis. It looks at the arguments, not at the server: one that is away is no
@@ -60,7 +61,8 @@ func NewWithStore(s Store, opts ...Option) (*Dedup, error) {
 }
 
 func newDedup(s Store, cfg *config) *Dedup {
-	d := &Dedup{store: s, cfg: cfg, tel: newInstruments(cfg), pending: make(chan struct{}, cfg.pending)}
+	d := &Dedup{store: s, cfg: cfg, tel: newInstruments(cfg)}
+	d.pending, d.undoing = make(chan struct{}, cfg.pending), make(chan struct{}, cfg.pending)
 	d.flights = flights{perKey: cfg.perKey, most: cfg.waiters, byID: map[string]*flight{}, apart: map[*flight]struct{}{}}
 	d.work.init()
 	return d

@@ -1,4 +1,4 @@
-package dedup
+package dedup_test
 
 import (
 	"context"
@@ -6,46 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
+	"github.com/holdfast-go/holdfast/dedup"
 )
-
-// mini returns a client of an embedded server.
-func mini(t testing.TB) (*miniredis.Miniredis, *redis.Client) {
-	t.Helper()
-	srv := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return srv, rdb
-}
-
-// engine returns a Dedup that is closed at the end of the test and must have nothing open then.
-func engine(t testing.TB, rdb redis.UniversalClient, opts ...Option) *Dedup {
-	t.Helper()
-	d, err := New(rdb, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, d)
-	return d
-}
-
-func closeAtEnd(t testing.TB, d *Dedup) {
-	t.Helper()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := d.Close(ctx); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-}
-
-func buy(key string) Request {
-	return Request{Scope: "user-7", Name: "POST /orders", Key: key, Fingerprint: []byte("body")}
-}
 
 func TestARepeatGetsTheFirstResult(t *testing.T) {
 	srv, rdb := mini(t)
@@ -61,8 +24,8 @@ func TestARepeatGetsTheFirstResult(t *testing.T) {
 	if runs != 1 {
 		t.Errorf("the work ran %d times, want 1", runs)
 	}
-	if ttl := srv.TTL("idem:" + buy("k").ID()); ttl != DefaultTTL {
-		t.Errorf("the record lives for %v, want %v", ttl, DefaultTTL)
+	if ttl := srv.TTL("idem:" + buy("k").ID()); ttl != dedup.DefaultTTL {
+		t.Errorf("the record lives for %v, want %v", ttl, dedup.DefaultTTL)
 	}
 }
 
@@ -74,7 +37,7 @@ func TestFailureFreesTheKeyAtOnce(t *testing.T) {
 		t.Fatalf("got %v, want the error of the work", err)
 	}
 	res, replayed, err := d.Do(t.Context(), buy("k"), func(ctx context.Context) ([]byte, error) {
-		if e := FromContext(ctx); e.Attempt() != 2 || e.Takeover() {
+		if e := dedup.FromContext(ctx); e.Attempt() != 2 || e.Takeover() {
 			t.Errorf("attempt %d, takeover %v; want 2, false", e.Attempt(), e.Takeover())
 		}
 		return []byte("ok"), nil
@@ -94,10 +57,10 @@ func TestOneKeyForTwoBodiesIsAMismatch(t *testing.T) {
 	other := buy("k")
 	other.Fingerprint = []byte("another body")
 	for _, state := range []string{"running", "done"} {
-		if _, _, err := d.Begin(t.Context(), other); !errors.Is(err, ErrMismatch) {
+		if _, _, err := d.Begin(t.Context(), other); !errors.Is(err, dedup.ErrMismatch) {
 			t.Errorf("%s: got %v, want ErrMismatch", state, err)
 		}
-		if err := claim.Complete(t.Context(), Result{Code: 201}, 0); err != nil {
+		if err := claim.Complete(t.Context(), dedup.Result{Code: 201}, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +68,7 @@ func TestOneKeyForTwoBodiesIsAMismatch(t *testing.T) {
 
 func TestHundredAtOnceRunOnce(t *testing.T) {
 	_, rdb := mini(t)
-	engines := []*Dedup{engine(t, rdb), engine(t, rdb)}
+	engines := []*dedup.Dedup{engine(t, rdb), engine(t, rdb)}
 	var runs atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 100 {

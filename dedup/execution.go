@@ -24,7 +24,7 @@ type Decision struct {
 	Commit  bool          // the effect has happened: the record ends as done, whatever comes out
 	NoStore bool          // the result is not to be stored
 	Pin     bool          // the result is to be stored, whatever it is
-	PinTTL  time.Duration // for how long; 0: as long as the request says
+	PinTTL  time.Duration // for how long; 0: the TTL of the request
 }
 
 type executionKey struct{}
@@ -61,8 +61,8 @@ func (e *Execution) Attempt() int {
 // even now.
 func (e *Execution) Takeover() bool { return e != nil && e.takeover }
 
-// Pin has the result stored even if it is a refusal, for ttl: "sold out" for a minute, say. A ttl of 0 or less means the
-// life of the record.
+// Pin has the result stored even if it is a refusal, for ttl: "sold out" for a minute, say. It is counted in
+// milliseconds, rounded up; 0 or less means the TTL of the request.
 func (e *Execution) Pin(ttl time.Duration) {
 	e.decide(func(d *Decision) { d.Pin, d.PinTTL = true, max(ttl, 0) })
 }

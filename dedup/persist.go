@@ -48,17 +48,18 @@ func (d *Dedup) later(until time.Time, call func(context.Context) error, after f
 		after = func(context.Context, error) {}
 	}
 	work := func(ctx context.Context) { after(ctx, d.insist(ctx, time.Until(until), call)) }
-	if !d.background(work) {
+	if !d.background(d.work.ctx, d.pending, work) {
 		after(d.work.ctx, &Error{Err: ErrUnavailable, Reason: "too much waits in the background"})
 	}
 }
 
 // abandon undoes a begin whose reply never came, when nobody ran: once as soon as the store answers, and once more a
-// second later, since the bytes of the begin may have been carried out in between.
+// second later, since the bytes of the begin may have been carried out in between. Close does not wait for it: what is left
+// is a record that lapses.
 func (d *Dedup) abandon(o Owner) {
 	o.Attempt = 1 // not known, and not looked at
 	forget := func(ctx context.Context) error { return d.store.Forget(ctx, o) }
-	d.background(func(ctx context.Context) {
+	d.background(d.work.idlers, d.undoing, func(ctx context.Context) {
 		if err := d.insist(ctx, d.cfg.lease, forget); unsettled(err) {
 			return // the record lapses
 		}
@@ -68,18 +69,19 @@ func (d *Dedup) abandon(o Owner) {
 	})
 }
 
-// background runs fn on a goroutine that Close waits for. It reports false if there are too many.
-func (d *Dedup) background(fn func(ctx context.Context)) bool {
+// background runs fn on a goroutine that Close waits for, unless ctx is that of idlers. It reports false if places has
+// none free.
+func (d *Dedup) background(ctx context.Context, places chan struct{}, fn func(ctx context.Context)) bool {
 	select {
-	case d.pending <- struct{}{}:
+	case places <- struct{}{}:
 	default:
 		return false
 	}
 	d.work.hold()
 	go func() {
 		defer d.work.leave()
-		defer func() { <-d.pending }()
-		fn(d.work.ctx)
+		defer func() { <-places }()
+		fn(ctx)
 	}()
 	return true
 }

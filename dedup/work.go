@@ -7,8 +7,10 @@ import (
 
 // work counts what Close has to wait for: calls of Begin, open claims, goroutines.
 type work struct {
-	ctx    context.Context // of everything that runs in the background; ends when Close stops waiting
-	cancel context.CancelFunc
+	ctx     context.Context // of what runs in the background; ends when Close stops waiting
+	cancel  context.CancelFunc
+	idlers  context.Context // of what Close does not wait for; ends when Close begins
+	dismiss context.CancelFunc
 
 	mu     sync.Mutex
 	n      int
@@ -18,6 +20,7 @@ type work struct {
 
 func (w *work) init() {
 	w.ctx, w.cancel = context.WithCancel(context.Background())
+	w.idlers, w.dismiss = context.WithCancel(w.ctx)
 	w.idle = make(chan struct{})
 }
 
@@ -56,6 +59,7 @@ func (w *work) close(ctx context.Context) bool {
 	}
 	w.closed = true
 	w.mu.Unlock()
+	w.dismiss()
 	defer w.cancel()
 	select {
 	case <-w.idle:

@@ -155,6 +155,13 @@ func (m *Memory) giveUp(ctx context.Context, o dedup.Owner, forget bool) error {
 	return nil
 }
 
+// Remove makes the store forget a record, as a server that evicts, is flushed or loses a failover would.
+func (m *Memory) Remove(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.records, id)
+}
+
 // find returns the record, nil if there is none or its life is over.
 func (m *Memory) find(id string, now int64) *record {
 	r := m.records[id]
