@@ -60,14 +60,17 @@ func (f indexFinder) find(e dbError) duplicate {
 	}
 	// MySQL 8.0 says orders.uk_user_item, and ignores the case of names.
 	if rest, ok := strings.CutPrefix(name, f.table+"."); ok {
-		name = rest
+		name, table = rest, f.table
 	} else if t, rest, ok := strings.Cut(name, "."); ok {
 		table, name = t, rest
+	}
+	if table == "" {
+		table = f.table
 	}
 	d, known := duplicate{index: name}, false
 	exact := false
 	for _, m := range f.mappings {
-		if !strings.EqualFold(m.index, name) || m.table != "" && m.table != f.table && m.table != table {
+		if !strings.EqualFold(m.index, name) || m.table != "" && !sameTable(m.table, table) {
 			continue
 		}
 		if d.mapped == nil || m.table != "" && !exact { // "orders.uk" goes before "uk"
@@ -77,7 +80,7 @@ func (f indexFinder) find(e dbError) duplicate {
 		d.request = d.request || f.isRequest(withoutTable(m.columns, f.table))
 	}
 	for _, u := range f.declared {
-		if strings.EqualFold(u.name, name) && (table == "" || table == f.table) {
+		if strings.EqualFold(u.name, name) && sameTable(table, f.table) {
 			known = true
 			d.request = d.request || f.isRequest(u.columns)
 		}
@@ -88,27 +91,32 @@ func (f indexFinder) find(e dbError) duplicate {
 	return d
 }
 
-// byColumns is for SQLite, which names columns, and for PostgreSQL's partitions and undeclared indexes. Indexes over the
-// same columns, a partial one and a whole one, cannot be told apart by them: the answer is all of these.
+// byColumns is for SQLite, which names columns, and for PostgreSQL's partitions, whose indexes have names of their own.
+// Indexes over the same columns, a partial one and a whole one, cannot be told apart by them: the answer is all of these.
 func (f indexFinder) byColumns(e dbError) duplicate {
 	d := duplicate{index: e.name}
 	if len(e.columns) == 0 {
 		return d
 	}
-	d.request = f.isRequest(e.columns)
+	table := f.table
 	var names []string
-	for _, u := range f.declared {
-		if sameColumns(u.columns, e.columns) {
-			names = append(names, u.name)
+	if e.name == "" && e.table != "" && !sameTable(e.table, f.table) {
+		table = e.table // a trigger wrote another table
+	} else {
+		d.request = f.isRequest(e.columns)
+		for _, u := range f.declared {
+			if sameColumns(u.columns, e.columns) {
+				names = append(names, u.name)
+			}
 		}
 	}
 	exact := false
 	for _, m := range f.mappings {
-		if m.table != "" && m.table != f.table && m.table != e.table {
+		if m.table != "" && !sameTable(m.table, table) {
 			continue
 		}
 		isDeclared := slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, m.index) })
-		if !isDeclared && !sameColumns(withoutTable(m.columns, f.table), e.columns) {
+		if !isDeclared && !sameColumns(withoutTable(m.columns, table), e.columns) {
 			continue
 		}
 		if !isDeclared {
