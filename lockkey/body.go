@@ -106,7 +106,7 @@ func (q *request) loadJSON() *KeyError {
 	if failed != nil {
 		return failed
 	}
-	if len(bytes.TrimSpace(data)) == 0 {
+	if data = skipSpace(data); len(data) == 0 {
 		return &KeyError{Reason: "the body is absent", sentinel: ErrInvalid, absent: true}
 	}
 	if failed := checkJSON(data); failed != nil {

@@ -209,6 +209,17 @@ func TestBufferBodyFails(t *testing.T) {
 	}
 }
 
+// A length that is announced and too great is refused before anything is read or made room for.
+func TestAnnouncedLengthIsRefusedUnread(t *testing.T) {
+	r := chunked("")
+	r.ContentLength = 5
+	unread := errors.New("read")
+	r.Body = io.NopCloser(iotest.ErrReader(unread))
+	if _, err := BufferBody(r, 4); !errors.Is(err, ErrBodyTooLarge) || errors.Is(err, unread) {
+		t.Errorf("BufferBody() = %v, want ErrBodyTooLarge", err)
+	}
+}
+
 // Over real HTTP: with a length, chunked, and after 100-continue the handler gets what the client has sent.
 func TestBodyOverHTTP(t *testing.T) {
 	template := parse(t, "x:{body.id}")

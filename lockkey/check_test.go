@@ -113,6 +113,7 @@ func TestWarnings(t *testing.T) {
 		"no leading zero":             {"x:{id}", "/{id:[1-9][0-9]*}", false},
 		"a fixed length":              {"x:{id}", "/{id:[0-9]{4}}", false},
 		"letters, too":                {"x:{id}", "/{id:[0-9a-f]+}", false},
+		"signs, too":                  {"x:{id}", "/{id:[+-9]+}", false},
 		"anything":                    {"x:{id}", "/{id:.+}", false},
 		"a literal":                   {"x:{id}", "/{id:7}", false},
 		"an expression that is wrong": {"x:{id}", "/{id:[0-9}", false},

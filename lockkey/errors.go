@@ -58,8 +58,8 @@ func (e *CheckError) Error() string {
 }
 
 // KeyError says why a request has no key: the placeholder and the reason, never the value. It wraps one of the
-// package's sentinels and, where there is one, the error of the registered value, of the body's reader or of the JSON
-// decoder. That cause is for errors.Is and errors.As only: its text may hold values and addresses.
+// package's sentinels and, where there is one, the error of the registered value or of the body's reader. That cause is
+// for errors.Is and errors.As only: its text may hold values and addresses.
 type KeyError struct {
 	Template    string // as [Template.String] prints it; empty for an error of [BufferBody]
 	Placeholder string // with its braces: "{header.X-Merchant}"; empty when no single one is at fault

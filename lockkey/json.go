@@ -1,7 +1,6 @@
 package lockkey
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -47,9 +46,8 @@ func fold(name string) string {
 
 // checkJSON checks that data is one JSON value and not nested too deeply.
 func checkJSON(data []byte) *KeyError {
-	var whole json.RawMessage
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return &KeyError{Reason: "the body is not one JSON value", sentinel: ErrInvalid, cause: err}
+	if !json.Valid(data) {
+		return &KeyError{Reason: "the body is not one JSON value", sentinel: ErrInvalid}
 	}
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -84,139 +82,92 @@ func (p *part) members(q *request, yield func(v string) *KeyError) *KeyError {
 	if failed := q.loadJSON(); failed != nil {
 		return failed
 	}
-	d := json.NewDecoder(bytes.NewReader(q.json))
-	d.UseNumber()
-	w := walker{part: p, json: d, yield: yield}
-	return w.value(p.path)
+	return p.descend(q.json, p.path, yield)
 }
 
-// walker follows one path through a body that is known to be valid JSON.
-type walker struct {
-	part  *part
-	json  *json.Decoder
-	yield func(v string) *KeyError
-	skip  json.RawMessage
-}
-
-// value reads the next value, at whose end of the path the values are.
-func (w *walker) value(path []step) *KeyError {
-	tok, err := w.json.Token()
-	if err != nil {
-		return w.broken(err)
-	}
-	switch tok {
-	case json.Delim('{'):
+// descend follows the path through raw, one JSON value.
+func (p *part) descend(raw []byte, path []step, yield func(v string) *KeyError) *KeyError {
+	switch raw[0] {
+	case '{':
 		if len(path) == 0 {
-			return w.part.invalid("is an object")
+			return p.invalid("is an object")
 		}
-		return w.object(path[0], path[1:])
-	case json.Delim('['):
+		return p.object(raw, path, yield)
+	case '[':
 		if len(path) == 0 {
-			return w.part.invalid("is an array")
+			return p.invalid("is an array")
 		}
-		return w.array(path[0], path[1:])
+		return p.array(raw, path, yield)
 	}
 	if len(path) > 0 {
-		return w.part.invalid("has something on its path that is neither object nor array")
+		return p.invalid("has something on its path that is neither object nor array")
 	}
-	return w.scalar(tok)
+	switch raw[0] {
+	case '"':
+		return yield(unquoteJSON(raw))
+	case 't', 'f':
+		return yield(string(raw))
+	case 'n':
+		return p.invalid("is null")
+	}
+	switch number := string(raw); {
+	case strings.ContainsAny(number, ".eE"):
+		return p.invalid("is not an integer: it has a point or an exponent")
+	case number == "-0":
+		return yield("0") // what a handler that decodes into an integer reads
+	default:
+		return yield(number)
+	}
 }
 
-func (w *walker) scalar(tok json.Token) *KeyError {
-	switch v := tok.(type) {
-	case string:
-		return w.yield(v)
-	case bool:
-		return w.yield(strconv.FormatBool(v))
-	case json.Number:
-		if strings.ContainsAny(v.String(), ".eE") {
-			return w.part.invalid("is not an integer: it has a point or an exponent")
-		}
-		if v == "-0" {
-			v = "0" // a handler that decodes into an integer reads the same
-		}
-		return w.yield(v.String())
-	}
-	return w.part.invalid("is null")
-}
-
-// object looks for the member that is wanted. It reads all members, since a later one could be equal under case
-// folding to any of them, and then it is not clear which one the handler takes.
-func (w *walker) object(want step, rest []step) *KeyError {
+// object goes on with the member that is wanted. It looks at the names of all, since another one could be equal to any
+// of them under case folding, and then it is not clear which one the handler takes.
+func (p *part) object(raw []byte, path []step, yield func(v string) *KeyError) *KeyError {
+	want := path[0]
 	if want.every {
-		return w.part.invalid("has an object where '#' stands for an array")
+		return p.invalid("has an object where '#' stands for an array")
 	}
+	var found []byte
 	seen := make(map[string]bool)
-	found := false
-	for w.json.More() {
-		tok, err := w.json.Token()
-		if err != nil {
-			return w.broken(err)
-		}
-		name, _ := tok.(string)
+	for quoted, value := range members(raw) {
+		name := unquoteJSON(quoted)
 		folded := fold(name)
 		if seen[folded] {
-			return w.part.invalid("lies in an object with two members of one name, upper and lower case being the same")
+			return p.invalid("lies in an object with two members of one name, upper and lower case being the same")
 		}
 		seen[folded] = true
-		var failed *KeyError
 		if name == want.name {
-			found = true
-			failed = w.value(rest)
-		} else {
-			failed = w.ignore()
-		}
-		if failed != nil {
-			return failed
+			found = value
 		}
 	}
-	if !found && seen[want.folded] {
-		return w.part.invalid("is spelled in another case")
+	switch {
+	case found != nil:
+		return p.descend(found, path[1:], yield)
+	case seen[want.folded]:
+		return p.invalid("is spelled in another case")
 	}
-	return w.leave(found)
+	return p.missing()
 }
 
-func (w *walker) array(want step, rest []step) *KeyError {
+func (p *part) array(raw []byte, path []step, yield func(v string) *KeyError) *KeyError {
+	want := path[0]
 	if !want.every && want.index < 0 {
-		return w.part.invalid("has an array on its path: write an index or '#'")
+		return p.invalid("has an array on its path: write an index or '#'")
 	}
 	n := 0
-	for ; w.json.More(); n++ {
-		var failed *KeyError
+	for value := range elements(raw) {
 		if want.every || n == want.index {
-			failed = w.value(rest)
-		} else {
-			failed = w.ignore()
+			if failed := p.descend(value, path[1:], yield); failed != nil || !want.every {
+				return failed
+			}
 		}
-		if failed != nil {
-			return failed
-		}
+		n++
 	}
 	if want.every && n == 0 {
-		return w.part.invalid("has an empty array on its path")
+		return p.invalid("has an empty array on its path")
 	}
-	return w.leave(want.every || n > want.index)
-}
-
-// leave reads the end of an object or array.
-func (w *walker) leave(found bool) *KeyError {
-	if _, err := w.json.Token(); err != nil {
-		return w.broken(err)
-	}
-	if !found {
-		return w.part.missing()
+	if !want.every {
+		return p.missing()
 	}
 	return nil
-}
-
-// ignore reads over one value.
-func (w *walker) ignore() *KeyError {
-	if err := w.json.Decode(&w.skip); err != nil {
-		return w.broken(err)
-	}
-	return nil
-}
-
-func (w *walker) broken(err error) *KeyError {
-	return &KeyError{Reason: "the body is not one JSON value", sentinel: ErrInvalid, cause: err}
 }

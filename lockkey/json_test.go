@@ -29,6 +29,7 @@ func TestBodyValues(t *testing.T) {
 		"true":                        {"x:{body.id}", `{"id": true}`, "x:true", ""},
 		"false":                       {"x:{body.id}", `{"id": false}`, "x:false", ""},
 		"escapes":                     {"x:{body.id}", `{"id": "a\u003ab\/"}`, "x:a%3Ab%2F", ""},
+		"invalid UTF-8, as decoded":   {"x:{body.id}", "{\"id\": \"a\xfe\"}", "x:a%EF%BF%BD", ""},
 		"a name with escapes":         {"x:{body.id}", `{"\u0069d": 7}`, "x:7", ""},
 		"nested":                      {"x:{body.a.b.c}", `{"z": [1, {"a": 2}], "a": {"y": {}, "b": {"c": 7}}}`, "x:7", ""},
 		"an index":                    {"x:{body.items.1.id}", `{"items": [{"id": 1}, {"id": 2}, {"id": 3}]}`, "x:2", ""},

@@ -11,7 +11,7 @@ import (
 type request struct {
 	*http.Request
 	chi  *chi.Context // nil outside chi, and for a template without params
-	json []byte       // the body once it is buffered and known to be JSON
+	json []byte       // the body, without space before it, once it is known to be JSON
 }
 
 // Keys returns the keys of a request: sorted by bytes, without duplicates, 1 to 32. Only a template with "#" gives more

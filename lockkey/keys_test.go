@@ -151,6 +151,12 @@ func TestAppendKeysOverTemplates(t *testing.T) {
 			t.Errorf("error %v, keys (-want +got):\n%s", err, diff)
 		}
 	})
+	t.Run("every element", func(t *testing.T) {
+		keys, err := parse(t, "{body.#}").AppendKeys([]string{"b"}, post(`["c", "a", "b"]`))
+		if diff := cmp.Diff([]string{"a", "b", "c"}, keys); err != nil || diff != "" {
+			t.Errorf("error %v, keys (-want +got):\n%s", err, diff)
+		}
+	})
 	t.Run("an error", func(t *testing.T) {
 		if keys, err := from.AppendKeys([]string{"a"}, post("{}")); err == nil || keys != nil {
 			t.Errorf("keys %q, %v; want no keys and an error", keys, err)

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/fault"
 )
 
 func TestHeaderValues(t *testing.T) {
@@ -152,6 +154,8 @@ func TestRegisteredValues(t *testing.T) {
 			reason: "registered value userID failed", sentinel: ErrMisuse, typ: "misuse", status: 503},
 		"fails with 503 and a type": {err: &typedError{statusError{status: 503, typ: "unavailable"}},
 			reason: "registered value userID failed", sentinel: ErrMisuse, typ: "unavailable", status: 503},
+		"fails with a type alone": {err: fault.New(fault.Invalid, "token of user 42 has expired"),
+			reason: "registered value userID failed", sentinel: ErrMisuse, typ: "misuse"},
 		"fails with a status inside": {err: errors.Join(plain, &statusError{status: 403}),
 			reason: "registered value userID failed", sentinel: ErrInvalid, typ: "invalid", status: 403},
 		"fails with 200": {err: &statusError{status: 200}, reason: "registered value userID failed", sentinel: ErrMisuse, typ: "misuse"},
