@@ -369,7 +369,7 @@ func (o *operation) partial(rows []foundRow, need int64) *Error {
 			e.keys = append(e.keys, keyValue(row.keys))
 		}
 	}
-	if o.stmt.Schema == nil || len(o.stmt.Schema.PrimaryFields) == 0 {
+	if o.stmt.Schema == nil || o.stmt.ReflectValue.Kind() == reflect.Struct {
 		return e
 	}
 	elements(o.stmt.ReflectValue, func(_ int, elem reflect.Value) {

@@ -49,9 +49,11 @@ func TestFenceRefusesAnOlderHolder(t *testing.T) {
 			t.Fatalf("holder 5: %v", err)
 		}
 		for name, write := range map[string]func(tx *gorm.DB) error{
-			"title":  func(tx *gorm.DB) error { return tx.Model(&fenced{ID: item.ID}).Update("title", "four").Error },
-			"stock":  func(tx *gorm.DB) error { return tx.Model(&fenced{ID: item.ID}).Update("stock", Sub(1)).Error },
-			"row":    func(tx *gorm.DB) error { return tx.Omit("Stock").Save(&fenced{ID: item.ID, Title: "four", Fence: 99}).Error },
+			"title": func(tx *gorm.DB) error { return tx.Model(&fenced{ID: item.ID}).Update("title", "four").Error },
+			"stock": func(tx *gorm.DB) error { return tx.Model(&fenced{ID: item.ID}).Update("stock", Sub(1)).Error },
+			"row": func(tx *gorm.DB) error {
+				return tx.Omit("Stock").Save(&fenced{ID: item.ID, Title: "four", Fence: 99}).Error
+			},
 			"delete": func(tx *gorm.DB) error { return tx.Delete(&fenced{ID: item.ID}).Error },
 		} {
 			err := write(as(4))

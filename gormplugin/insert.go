@@ -153,7 +153,9 @@ func (in *insertion) setFence() {
 	default:
 		if i := in.index(f); i >= 0 {
 			for _, row := range in.Values.Values {
-				row[i] = 0
+				if !isEmpty(row[i]) {
+					row[i] = 0
+				}
 			}
 		}
 	}

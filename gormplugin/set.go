@@ -53,7 +53,7 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 		}
 	}
 	for _, b := range bounds {
-		if o.changed(b) && o.refuse(fail(ErrUnguardedWrite, "bound", "change the bound in a statement of its own").at(o.table, b.name)) {
+		if o.stepped(b) && o.refuse(fail(ErrUnguardedWrite, "bound", "change the bound in a statement of its own").at(o.table, b.name)) {
 			return c, false
 		}
 	}
@@ -121,6 +121,16 @@ func (o *operation) changed(c *column) bool {
 	for i := range o.changes {
 		if o.changes[i].column == c {
 			return true
+		}
+	}
+	return false
+}
+
+// stepped reports whether the statement changes the stock column by an amount.
+func (o *operation) stepped(c *column) bool {
+	for i := range o.changes {
+		if o.changes[i].column == c {
+			return o.changes[i].n != number{}
 		}
 	}
 	return false

@@ -155,7 +155,8 @@ func (o *operation) planOwn(set clause.Set, commutes bool, in *insertion) clause
 func (o *operation) planWhere(stmt *gorm.Statement, in *insertion) {
 	p := o.upsert
 	if o.dialect == dialectMySQL {
-		if o.keysAtStake(stmt, in) > 1 {
+		moves := o.child && !p.UpdateAll // it has its keys, and only its foreign key moves
+		if !moves && o.keysAtStake(stmt, in) > 1 {
 			o.refuse(fail(ErrUnguardedWrite, "upsert", "ON DUPLICATE KEY UPDATE updates the row of any key that collides, another user's too: use InsertOnce, or update the row"))
 		}
 		return
