@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/lock"
 )
 
 // shop is a service with a guarded router, as its authors would build it, over real HTTP.
@@ -297,3 +298,27 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 var errTest = errors.New("redis://:secret@10.0.0.1:6379: down")
 
 func newMux() *chi.Mux { return chi.NewRouter() }
+
+func quietLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// testLocker is a locker without a Redis: everybody gets the lock at once.
+func testLocker(t testing.TB) *lock.Locker {
+	t.Helper()
+	l, err := lock.NewWith(generous{}, lock.WithLogger(quietLogger()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close(context.Background()) })
+	return l
+}
+
+// generous is a lock backend that grants everything.
+type generous struct{}
+
+func (generous) Acquire(context.Context, lock.Request) (lock.Grant, error) {
+	return lock.Grant{Held: true, Fence: 1}, nil
+}
+func (generous) Renew(context.Context, lock.Held) (lock.State, error) { return lock.Ours, nil }
+func (generous) Release(context.Context, lock.Held) (lock.Released, error) {
+	return lock.Released{State: lock.Ours}, nil
+}
