@@ -269,9 +269,12 @@ func (t *table) resolve(of *schema.Field, name string) (string, *schema.Field, e
 	if t.schema == nil {
 		return name, nil, nil
 	}
-	f := t.schema.LookUpField(name)
+	var f *schema.Field
+	if of != nil && of.OwnerSchema != nil {
+		f = of.OwnerSchema.LookUpField(name)
+	}
 	if f == nil {
-		f = t.schema.LookUpFieldByBindName(of.BindNames, name)
+		f = t.schema.LookUpField(name)
 	}
 	if f == nil || f.DBName == "" {
 		return "", nil, errors.New("the model has no such column")
