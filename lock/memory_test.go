@@ -2,14 +2,13 @@ package lock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// memory is a second backend: everything in one process, on the clock of a synctest bubble if need be. It takes no
-// shortcut that Redis does not take, so that the whole Locker can be tested over it.
+// memory is a second backend: everything in one process, on the clock of a synctest bubble if need be, so that the whole
+// Locker can be tested over it. A memoryClient is what one Locker has of it.
 type memory struct {
 	mu      sync.Mutex
 	locks   map[string]memoryLock
@@ -36,6 +35,14 @@ func newMemory() *memory {
 func (m *memory) failing(f memoryFault) (heal func()) {
 	m.fault.Store(&f)
 	return func() { m.fault.Store(nil) }
+}
+
+// client returns the memory as one process sees it.
+func (m *memory) client() *memoryClient { return &memoryClient{memory: m} }
+
+type memoryClient struct {
+	*memory
+	watch atomic.Pointer[memoryWatch]
 }
 
 func (m *memory) step(name, token string, do func()) error {
@@ -171,13 +178,13 @@ func (m *memory) Renew(_ context.Context, h Held) (s State, err error) {
 	return s, err
 }
 
-func (m *memory) Release(_ context.Context, h Held) (rel Released, err error) {
+func (m *memoryClient) Release(_ context.Context, h Held) (rel Released, err error) {
 	err = m.step("release", h.Token, func() {
 		rel.State = m.state(h)
 		for _, key := range h.Keys {
 			if k, ok := m.get(key); ok && k.token == h.Token {
 				delete(m.locks, key)
-				rel.Others = max(rel.Others, m.tell(key, &h))
+				rel.Others = max(rel.Others, m.tell(key, m.own(h)))
 			}
 		}
 	})
@@ -205,8 +212,17 @@ type memoryWatch struct {
 	keys map[string]bool
 }
 
-func (m *memory) Watch(wake func(key string)) Watch {
-	w := &memoryWatch{m: m, wake: wake, keys: map[string]bool{}}
+// own returns the watch that a release does not wake.
+func (m *memoryClient) own(h Held) *memoryWatch {
+	if h.Orphan {
+		return nil
+	}
+	return m.watch.Load()
+}
+
+func (m *memoryClient) Watch(wake func(key string)) Watch {
+	w := &memoryWatch{m: m.memory, wake: wake, keys: map[string]bool{}}
+	m.watch.Store(w)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watches[w] = true
@@ -232,12 +248,11 @@ func (w *memoryWatch) Close() {
 	delete(w.m.watches, w)
 }
 
-// tell wakes whoever watches the key and returns how many that are. Unlike Redis it wakes the releasing Locker too,
-// which does no harm. Called with m.mu held.
-func (m *memory) tell(key string, _ *Held) int {
+// tell wakes whoever watches the key, except own, and returns how many that are. Called with m.mu held.
+func (m *memory) tell(key string, own *memoryWatch) int {
 	n := 0
 	for w := range m.watches {
-		if w.keys[key] {
+		if w.keys[key] && w != own {
 			n++
 			go w.wake(key)
 		}
@@ -246,7 +261,7 @@ func (m *memory) tell(key string, _ *Held) int {
 }
 
 // bare is a backend without anything optional.
-type bare struct{ m *memory }
+type bare struct{ m *memoryClient }
 
 func (b bare) Acquire(ctx context.Context, r Request) (Grant, error) { return b.m.Acquire(ctx, r) }
 func (b bare) Renew(ctx context.Context, h Held) (State, error)      { return b.m.Renew(ctx, h) }
@@ -257,7 +272,7 @@ func (b bare) Release(ctx context.Context, h Held) (Released, error) {
 }
 
 var (
-	_ HandoverBackend = (*memory)(nil)
-	_ WatchBackend    = (*memory)(nil)
-	_                 = slices.Max[[]int]
+	_ HandoverBackend = (*memoryClient)(nil)
+	_ WatchBackend    = (*memoryClient)(nil)
+	_ Backend         = bare{}
 )
