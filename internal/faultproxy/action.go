@@ -30,14 +30,16 @@ const (
 func (a Action) onReply() bool { return a.kind >= repeat }
 
 // LoseRequest closes the connection instead of passing the command on: the server
-// never sees it.
+// never sees it, nor what was sent after it. What was sent before is executed and
+// answered.
 func LoseRequest() Action { return Action{kind: loseRequest} }
 
 // HangRequest swallows the command and whatever the client sends after it on this
 // connection, which stays open and silent: the server never sees it.
 func HangRequest() Action { return Action{kind: hangRequest} }
 
-// CutRequest passes the first n bytes of the command on and closes the connection.
+// CutRequest passes the first n bytes of the command on and closes the connection
+// as LoseRequest does.
 func CutRequest(n int) Action { return Action{kind: cutRequest, bytes: n} }
 
 // DelayRequest passes the command on after d.
@@ -52,15 +54,16 @@ func HoldRequest() Action { return Action{kind: holdRequest} }
 func Repeat() Action { return Action{kind: repeat} }
 
 // LoseReply passes the command on, waits for the whole reply, swallows it and
-// closes the connection: the server has executed what the client does not know of.
+// closes the connection: the server has executed what the client does not know of,
+// and executes what the client had sent after it.
 func LoseReply() Action { return Action{kind: loseReply} }
 
 // HangReply passes the command on, waits for the whole reply and swallows it with
 // all that follows on this connection, which stays open and silent.
 func HangReply() Action { return Action{kind: hangReply} }
 
-// CutReply returns the first n bytes of the reply and closes the connection. Of a
-// shorter reply all bytes are returned.
+// CutReply returns the first n bytes of the reply, or all if it has fewer, and closes
+// the connection as LoseReply does.
 func CutReply(n int) Action { return Action{kind: cutReply, bytes: n} }
 
 // DelayReply returns the reply d after it is complete.

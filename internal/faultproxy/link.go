@@ -50,8 +50,9 @@ type link struct {
 type exchange struct {
 	answers int
 	pubsub  bool
-	rule    *Rule  // nil: the reply passes
-	held    []byte // the reply so far, if there is a rule
+	rule    *Rule         // nil: the reply passes
+	held    []byte        // the reply so far, if there is a rule
+	done    chan struct{} // closed when the reply of a command to be repeated is complete
 }
 
 var errGone = errors.New("connection closed by the proxy")
@@ -82,12 +83,15 @@ func (l *link) serve(target string) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		defer l.close()
-		_ = l.up(bufio.NewReader(l.client)) // the end of a connection is not an error here
+		// How a connection ended is of no interest. What the server has got is to be
+		// executed and answered, so it is told of the end and not just cut off.
+		_ = l.up(bufio.NewReader(l.client))
+		_ = closeWrite(server)
+		_, _ = io.Copy(io.Discard, l.client)
 	})
 	wg.Go(func() {
-		defer l.close()
 		_ = l.down(bufio.NewReader(server))
+		l.close()
 	})
 	wg.Wait()
 }
@@ -125,7 +129,6 @@ func (l *link) command(raw []byte, cmd *Command) error {
 		a := rule.action
 		switch a.kind {
 		case loseRequest:
-			l.close() // before Wait returns
 			rule.fire()
 			return errGone
 		case hangRequest:
@@ -134,7 +137,6 @@ func (l *link) command(raw []byte, cmd *Command) error {
 			return errGone
 		case cutRequest:
 			err := l.pass(ToServer, raw[:min(a.bytes, len(raw))])
-			l.close()
 			rule.fire()
 			return errors.Join(err, errGone)
 		case delayRequest:
@@ -150,9 +152,15 @@ func (l *link) command(raw []byte, cmd *Command) error {
 				return errGone
 			}
 		case repeat:
-			l.expect(&exchange{answers: cmd.answers, pubsub: cmd.pubsub, rule: rule})
+			first := &exchange{answers: cmd.answers, pubsub: cmd.pubsub, rule: rule, done: make(chan struct{})}
+			l.expect(first)
 			if err := l.pass(ToServer, raw); err != nil {
 				return err
+			}
+			select {
+			case <-first.done:
+			case <-l.gone:
+				return errGone
 			}
 		default:
 			answer.rule = rule
@@ -221,22 +229,23 @@ func (l *link) replied(e *exchange) error {
 	switch a.kind {
 	case repeat:
 		e.rule.fire()
+		close(e.done)
 		return nil
 	case loseReply:
-		l.close() // before Wait returns
+		l.deafen()
+		err := closeWrite(l.client)
 		e.rule.fire()
-		return errGone
+		return err
 	case hangReply:
-		l.mu.Lock()
-		l.deaf = true
-		l.mu.Unlock()
+		l.deafen()
 		e.rule.fire()
 		return nil
 	case cutReply:
 		err := l.pass(ToClient, e.held[:min(a.bytes, len(e.held))])
-		l.close()
+		l.deafen()
+		err = errors.Join(err, closeWrite(l.client))
 		e.rule.fire()
-		return errors.Join(err, errGone)
+		return err
 	case delayReply:
 		e.rule.fire()
 		if err := l.pause(a.delay); err != nil {
@@ -302,6 +311,22 @@ func (l *link) allowed(d Direction, n int) (to net.Conn, pass int, cut bool) {
 	pass = min(n, l.limits[d])
 	l.limits[d] -= pass
 	return to, pass, l.limits[d] == 0
+}
+
+// deafen keeps everything that follows from the client. What it still sends is
+// passed on, so that all it had sent before it noticed is executed.
+func (l *link) deafen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = true
+}
+
+// closeWrite tells the other side that nothing more will come.
+func closeWrite(conn net.Conn) error {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		return tcp.CloseWrite()
+	}
+	return conn.Close()
 }
 
 // pause waits for d or until the connection is closed.

@@ -13,7 +13,6 @@ import (
 // reply; what follows of it is passed on like any bytes.
 type mysql struct {
 	mu         sync.Mutex
-	asked      bool   // a command waits for its reply
 	preparing  string // the statement to which the reply gives a number
 	statements map[uint32]string
 }
@@ -49,9 +48,7 @@ func (c *mysql) request(from *bufio.Reader) ([]byte, *Command, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	cmd := c.command(raw[4:])
-	c.asked = cmd.answers > 0
-	return raw, cmd, nil
+	return raw, c.command(raw[4:]), nil
 }
 
 // command names a command. The caller holds c.mu.
@@ -89,13 +86,15 @@ func (c *mysql) command(body []byte) *Command {
 	return cmd
 }
 
+// reply reads what has arrived. It says of all that it completes a reply: it does if
+// a command waits for one, and else it belongs to no command.
 func (c *mysql) reply(from *bufio.Reader) ([]byte, part, error) {
 	if _, err := from.Peek(1); err != nil {
 		return nil, aside, err
 	}
 	c.mu.Lock()
-	asked, preparing := c.asked, c.preparing
-	c.asked, c.preparing = false, ""
+	preparing := c.preparing
+	c.preparing = ""
 	c.mu.Unlock()
 	if preparing != "" {
 		// Header, a zero for success, the statement's number.
@@ -109,8 +108,5 @@ func (c *mysql) reply(from *bufio.Reader) ([]byte, part, error) {
 	if _, err := io.ReadFull(from, raw); err != nil {
 		return nil, aside, err
 	}
-	if asked {
-		return raw, last, nil
-	}
-	return raw, aside, nil
+	return raw, last, nil
 }

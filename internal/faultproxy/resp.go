@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -41,12 +42,11 @@ func (c *resp) request(from *bufio.Reader) ([]byte, *Command, error) {
 			if err != nil || header[0] != '$' || size < 0 {
 				return nil, nil, fmt.Errorf("not a bulk string: %q", header)
 			}
-			body := make([]byte, size+2) // and the line's end
-			if _, err := io.ReadFull(from, body); err != nil {
+			start := len(raw) + len(header)
+			if raw, err = readBytes(from, append(raw, header...), size+2); err != nil {
 				return nil, nil, err
 			}
-			raw = append(append(raw, header...), body...)
-			words = append(words, string(body[:size]))
+			words = append(words, string(raw[start:start+size]))
 		}
 	}
 	if len(words) == 0 {
@@ -99,11 +99,7 @@ func readValue(from *bufio.Reader, raw []byte) ([]byte, error) {
 		if err != nil || n < 0 {
 			return raw, err // -1: the null of RESP2
 		}
-		body := make([]byte, n+2)
-		if _, err := io.ReadFull(from, body); err != nil {
-			return nil, err
-		}
-		return append(raw, body...), nil
+		return readBytes(from, raw, n+2)
 	case '*', '~', '>':
 		if values, err = length(line); err != nil {
 			return nil, err
@@ -127,6 +123,16 @@ func readValue(from *bufio.Reader, raw []byte) ([]byte, error) {
 		}
 	}
 	return raw, nil
+}
+
+// readBytes appends the next n bytes to raw. A false length costs no more memory
+// than what was really sent.
+func readBytes(from *bufio.Reader, raw []byte, n int) ([]byte, error) {
+	b := bytes.NewBuffer(raw)
+	if _, err := io.CopyN(b, from, int64(n)); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
 
 // length parses the number of a header such as "*3\r\n"; -1 is a null.
