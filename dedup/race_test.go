@@ -20,32 +20,47 @@ func TestHundredDuplicatesOverAJustLapsedRecord(t *testing.T) {
 	rdb, prefix := srv.Client(t), srv.Prefix(t)
 	s := store(t, rdb, prefix)
 	engines := []*dedup.Dedup{engine(t, rdb, dedup.Prefix(prefix)), engine(t, rdb, dedup.Prefix(prefix))}
+	next := make(chan int)
+	var rounders sync.WaitGroup
+	for range 8 {
+		rounders.Go(func() {
+			for round := range next {
+				lapsedRound(t, s, engines, buy("round "+strconv.Itoa(round)), duplicates)
+			}
+		})
+	}
 	for round := range rounds {
-		req := buy("round " + strconv.Itoa(round))
-		dead := dedup.BeginRequest{Owner: dedup.Owner{ID: req.ID(), Token: "dead", Fingerprint: req.Fingerprint}, Lease: time.Millisecond, TTL: time.Minute}
-		if a, err := s.Begin(t.Context(), dead); err != nil || a.Verdict != dedup.VerdictRun {
-			t.Fatalf("%+v, %v", a, err)
-		}
-		var runs atomic.Int32
-		var wg sync.WaitGroup
-		for n := range duplicates {
-			wg.Go(func() {
-				res, replay, err := engines[n%2].Do(context.Background(), req, func(ctx context.Context) ([]byte, error) {
-					runs.Add(1)
-					if e := dedup.FromContext(ctx); e.Attempt() != 2 || !e.Takeover() {
-						t.Errorf("round %d runs as attempt %d, takeover %v", round, e.Attempt(), e.Takeover())
-					}
-					return []byte(req.Key), nil
-				})
-				if err != nil || string(res) != req.Key {
-					t.Errorf("round %d: got %q, replayed %v, %v", round, res, replay, err)
+		next <- round
+	}
+	close(next)
+	rounders.Wait()
+}
+
+func lapsedRound(t *testing.T, s dedup.Store, engines []*dedup.Dedup, req dedup.Request, duplicates int) {
+	dead := dedup.BeginRequest{Owner: dedup.Owner{ID: req.ID(), Token: "dead", Fingerprint: req.Fingerprint}, Lease: time.Millisecond, TTL: time.Minute}
+	if a, err := s.Begin(t.Context(), dead); err != nil || a.Verdict != dedup.VerdictRun {
+		t.Errorf("%s: %+v, %v", req.Key, a, err)
+		return
+	}
+	var runs atomic.Int32
+	var wg sync.WaitGroup
+	for n := range duplicates {
+		wg.Go(func() {
+			res, replay, err := engines[n%2].Do(context.Background(), req, func(ctx context.Context) ([]byte, error) {
+				runs.Add(1)
+				if e := dedup.FromContext(ctx); e.Attempt() != 2 || !e.Takeover() {
+					t.Errorf("%s runs as attempt %d, takeover %v", req.Key, e.Attempt(), e.Takeover())
 				}
+				return []byte(req.Key), nil
 			})
-		}
-		wg.Wait()
-		if runs.Load() != 1 {
-			t.Fatalf("round %d: the work ran %d times, want 1", round, runs.Load())
-		}
+			if err != nil || string(res) != req.Key {
+				t.Errorf("%s: got %q, replayed %v, %v", req.Key, res, replay, err)
+			}
+		})
+	}
+	wg.Wait()
+	if runs.Load() != 1 {
+		t.Errorf("%s: the work ran %d times, want 1", req.Key, runs.Load())
 	}
 }
 
