@@ -125,6 +125,9 @@ func insert(keys []string, key []byte) ([]string, *KeyError) {
 	case len(keys) >= maxKeys:
 		return nil, &KeyError{Reason: "the request asks for more than 32 keys", sentinel: ErrTooManyKeys}
 	}
+	if i == len(keys) { // the only key, most of the time
+		return append(keys, string(key)), nil
+	}
 	return slices.Insert(keys, i, string(key)), nil
 }
 
