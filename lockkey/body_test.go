@@ -27,10 +27,14 @@ func TestBodyLimits(t *testing.T) {
 	}{
 		"64 KiB":          {request: func() *http.Request { return post(bodyOf(maxBody)) }, want: "x:7"},
 		"64 KiB, chunked": {request: func() *http.Request { return chunked(bodyOf(maxBody)) }, want: "x:7"},
-		"one byte more, announced": {request: func() *http.Request { return post(bodyOf(maxBody + 1)) },
-			reason: "the body is too large", sentinel: ErrBodyTooLarge, typ: "body_too_large"},
-		"one byte more, chunked": {request: func() *http.Request { return chunked(bodyOf(maxBody + 1)) },
-			reason: "the body is too large", sentinel: ErrBodyTooLarge, typ: "body_too_large"},
+		"one byte more, announced": {
+			request: func() *http.Request { return post(bodyOf(maxBody + 1)) },
+			reason:  "the body is too large", sentinel: ErrBodyTooLarge, typ: "body_too_large",
+		},
+		"one byte more, chunked": {
+			request: func() *http.Request { return chunked(bodyOf(maxBody + 1)) },
+			reason:  "the body is too large", sentinel: ErrBodyTooLarge, typ: "body_too_large",
+		},
 		"over a MaxBytesReader's limit": {request: func() *http.Request {
 			r := chunked(bodyOf(1000))
 			r.Body = http.MaxBytesReader(nil, r.Body, 999)
@@ -78,8 +82,10 @@ func TestBodyLimits(t *testing.T) {
 			r.Body = nil
 			return r
 		}, reason: "the body is absent", sentinel: ErrInvalid, typ: "invalid"},
-		"none": {request: func() *http.Request { return httptest.NewRequest(http.MethodPost, "/", nil) },
-			reason: "the body is absent", sentinel: ErrInvalid, typ: "invalid"},
+		"none": {
+			request: func() *http.Request { return httptest.NewRequest(http.MethodPost, "/", nil) },
+			reason:  "the body is absent", sentinel: ErrInvalid, typ: "invalid",
+		},
 	}
 	template := parse(t, "x:{body.id}")
 	for name, tt := range tests {

@@ -41,33 +41,59 @@ func TestCheckAccepts(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	tests := map[string]struct{ template, method, pattern, want string }{
-		"an unknown param": {"x:{itemId}", "POST", "/items/{itemID}",
-			`lockkey: template "x:{itemId}" on POST /items/{itemID}: {itemId} is no param of the route; write {itemID}, or register itemId with WithValue`},
-		"an unknown param of several": {"x:{id|int}", "POST", "/{shop}/{item:[0-9]+}/*",
-			`lockkey: template "x:{id|int}" on POST /{shop}/{item:[0-9]+}/*: {id|int} is no param of the route; write {shop} or {item}, or register id with WithValue`},
-		"an unknown param of none": {"x:{id}", "POST", "/items",
-			`lockkey: template "x:{id}" on POST /items: {id} is no param of the route; register id with WithValue; the route has no params`},
-		"a name inside an expression": {"x:{2}", "POST", "/{id:[0-9]{2}}",
-			`lockkey: template "x:{2}" on POST /{id:[0-9]{2}}: {2} is no param of the route; write {id}, or register 2 with WithValue`},
-		"one name on two levels": {"x:{id}", "POST", "/shops/{id}/items/{id:[0-9]+}",
-			`lockkey: template "x:{id}" on POST /shops/{id}/items/{id:[0-9]+}: {id} is a param on two levels of the route, and only the inner one can be read; rename one of them`},
-		"a param and registered": {"x:{userID}", "POST", "/users/{userID}",
-			`lockkey: template "x:{userID}" on POST /users/{userID}: {userID} is ambiguous: both a param of the route and a registered value; rename one of them`},
-		"a wildcard that is not there": {"x:{*}", "POST", "/files/{id}",
-			`lockkey: template "x:{*}" on POST /files/{id}: {*} needs a pattern that ends in "/*"; write the name of a param`},
-		"a wildcard inside a segment": {"x:{*}", "POST", "/files*",
-			`lockkey: template "x:{*}" on POST /files*: {*} needs a pattern that ends in "/*"; write the name of a param`},
-		"a wildcard further out": {"x:{*}", "POST", "/files/*/{id}",
-			`lockkey: template "x:{*}" on POST /files/*/{id}: {*} needs a pattern that ends in "/*"; write the name of a param`},
-		"a body on GET": {"x:{body.a}", "GET", "/",
-			`lockkey: template "x:{body.a}" on GET /: {body.a} on a method without a body; take the key from the path, the query or a header`},
-		"a body on DELETE": {"x:{body.a}", "DELETE", "/",
-			`lockkey: template "x:{body.a}" on DELETE /: {body.a} on a method without a body; take the key from the path, the query or a header`},
-		"method not said": {"x:{id}", "", "/{a}",
-			`lockkey: template "x:{id}" on /{a}: {id} is no param of the route; write {a}, or register id with WithValue`},
-		"all faults at once": {"{id}:{body.a}", "HEAD", "/",
+		"an unknown param": {
+			"x:{itemId}", "POST", "/items/{itemID}",
+			`lockkey: template "x:{itemId}" on POST /items/{itemID}: {itemId} is no param of the route; write {itemID}, or register itemId with WithValue`,
+		},
+		"an unknown param of several": {
+			"x:{id|int}", "POST", "/{shop}/{item:[0-9]+}/*",
+			`lockkey: template "x:{id|int}" on POST /{shop}/{item:[0-9]+}/*: {id|int} is no param of the route; write {shop} or {item}, or register id with WithValue`,
+		},
+		"an unknown param of none": {
+			"x:{id}", "POST", "/items",
+			`lockkey: template "x:{id}" on POST /items: {id} is no param of the route; register id with WithValue; the route has no params`,
+		},
+		"a name inside an expression": {
+			"x:{2}", "POST", "/{id:[0-9]{2}}",
+			`lockkey: template "x:{2}" on POST /{id:[0-9]{2}}: {2} is no param of the route; write {id}, or register 2 with WithValue`,
+		},
+		"one name on two levels": {
+			"x:{id}", "POST", "/shops/{id}/items/{id:[0-9]+}",
+			`lockkey: template "x:{id}" on POST /shops/{id}/items/{id:[0-9]+}: {id} is a param on two levels of the route, and only the inner one can be read; rename one of them`,
+		},
+		"a param and registered": {
+			"x:{userID}", "POST", "/users/{userID}",
+			`lockkey: template "x:{userID}" on POST /users/{userID}: {userID} is ambiguous: both a param of the route and a registered value; rename one of them`,
+		},
+		"a wildcard that is not there": {
+			"x:{*}", "POST", "/files/{id}",
+			`lockkey: template "x:{*}" on POST /files/{id}: {*} needs a pattern that ends in "/*"; write the name of a param`,
+		},
+		"a wildcard inside a segment": {
+			"x:{*}", "POST", "/files*",
+			`lockkey: template "x:{*}" on POST /files*: {*} needs a pattern that ends in "/*"; write the name of a param`,
+		},
+		"a wildcard further out": {
+			"x:{*}", "POST", "/files/*/{id}",
+			`lockkey: template "x:{*}" on POST /files/*/{id}: {*} needs a pattern that ends in "/*"; write the name of a param`,
+		},
+		"a body on GET": {
+			"x:{body.a}", "GET", "/",
+			`lockkey: template "x:{body.a}" on GET /: {body.a} on a method without a body; take the key from the path, the query or a header`,
+		},
+		"a body on DELETE": {
+			"x:{body.a}", "DELETE", "/",
+			`lockkey: template "x:{body.a}" on DELETE /: {body.a} on a method without a body; take the key from the path, the query or a header`,
+		},
+		"method not said": {
+			"x:{id}", "", "/{a}",
+			`lockkey: template "x:{id}" on /{a}: {id} is no param of the route; write {a}, or register id with WithValue`,
+		},
+		"all faults at once": {
+			"{id}:{body.a}", "HEAD", "/",
 			`lockkey: template "{id}:{body.a}" on HEAD /: {id} is no param of the route; register id with WithValue; the route has no params` + "\n" +
-				`lockkey: template "{id}:{body.a}" on HEAD /: {body.a} on a method without a body; take the key from the path, the query or a header`},
+				`lockkey: template "{id}:{body.a}" on HEAD /: {body.a} on a method without a body; take the key from the path, the query or a header`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,12 +13,18 @@ func TestKeyErrorText(t *testing.T) {
 		err  *KeyError
 		want string
 	}{
-		"a placeholder": {&KeyError{Template: "q:{header.A}", Placeholder: "{header.A}", Reason: "header A is absent", sentinel: ErrInvalid},
-			`lockkey: header A is absent (placeholder {header.A}, template "q:{header.A}")`},
-		"no single placeholder": {&KeyError{Template: "q:{header.A}", Reason: "the request asks for more than 32 keys", sentinel: ErrTooManyKeys},
-			`lockkey: the request asks for more than 32 keys (template "q:{header.A}")`},
-		"no template": {&KeyError{Reason: "the body is too large", sentinel: ErrBodyTooLarge},
-			`lockkey: the body is too large`},
+		"a placeholder": {
+			&KeyError{Template: "q:{header.A}", Placeholder: "{header.A}", Reason: "header A is absent", sentinel: ErrInvalid},
+			`lockkey: header A is absent (placeholder {header.A}, template "q:{header.A}")`,
+		},
+		"no single placeholder": {
+			&KeyError{Template: "q:{header.A}", Reason: "the request asks for more than 32 keys", sentinel: ErrTooManyKeys},
+			`lockkey: the request asks for more than 32 keys (template "q:{header.A}")`,
+		},
+		"no template": {
+			&KeyError{Reason: "the body is too large", sentinel: ErrBodyTooLarge},
+			`lockkey: the body is too large`,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -97,8 +97,10 @@ func FuzzKeyInjective(f *testing.F) {
 func TestKindsKeepValuesApart(t *testing.T) {
 	for _, template := range []string{"x:{v|int}", "x:{v|uuid}", "x:{v|sf}", "x:{v}"} {
 		seen := map[string]string{}
-		for _, v := range []string{"1", "10", "-1", "-10", "9223372036854775807", "-9223372036854775808",
-			"00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000010", "a", "A", "a:b", `"a;b"`} {
+		for _, v := range []string{
+			"1", "10", "-1", "-10", "9223372036854775807", "-9223372036854775808",
+			"00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000010", "a", "A", "a:b", `"a;b"`,
+		} {
 			key, err := parse(t, template, WithValue("v", fixed(v))).Key(httptest.NewRequest(http.MethodPost, "/", nil))
 			if errors.Is(err, ErrMisuse) {
 				continue // not of that form

@@ -65,8 +65,7 @@ func appendUUID(b []byte, v string) (_ []byte, fault string) {
 	}
 	start := len(b)
 	for i := 0; i < len(v); i++ {
-		switch pos := len(b) - start; {
-		case pos == 8 || pos == 13 || pos == 18 || pos == 23:
+		if pos := len(b) - start; pos == 8 || pos == 13 || pos == 18 || pos == 23 {
 			if dashed && v[i] != '-' {
 				return b[:start], notUUID
 			}

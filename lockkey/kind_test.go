@@ -129,8 +129,8 @@ func FuzzUUID(f *testing.F) {
 }
 
 var (
-	bareSF   = regexp.MustCompile("^[!#-+\\--:<-\\[\\]-~]{1,255}$")
-	quotedSF = regexp.MustCompile(`^"(?:[ !#-\[\]-~]|\\["\\]){1,255}"$`)
+	bareSF   = regexp.MustCompile(`^[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]{1,255}$`) // RFC 8941 writes ranges like this
+	quotedSF = regexp.MustCompile(`^"(?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255}"$`)
 	sfEscape = regexp.MustCompile(`\\(["\\])`)
 )
 

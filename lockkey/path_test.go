@@ -182,18 +182,28 @@ func TestPathParams(t *testing.T) {
 		"two":                  {template: "{a}:{b}", pattern: "/{a}/x/{b}", target: "/1/x/2", want: "1:2"},
 		"a regular expression": {template: "x:{id}", pattern: "/{id:[0-9]{2}}", target: "/12", want: "x:12"},
 		"part of a segment":    {template: "x:{id}", pattern: "/{id}.json", target: "/12.json", want: "x:12"},
-		"empty": {template: "x:{id}", pattern: "/a/{id}/b", target: "/a//b",
-			reason: "path parameter id is empty", sentinel: ErrInvalid},
-		"not of its form": {template: "x:{id|int}", pattern: "/{id}", target: "/seven",
-			reason: "path parameter id is not an integer of 64 bits", sentinel: ErrInvalid},
-		"too long": {template: "x:{id}", pattern: "/{id}", target: "/" + strings.Repeat("a", maxRaw+1),
-			reason: "path parameter id is longer than 8 KiB", sentinel: ErrInvalid},
-		"unknown": {template: "x:{itemID}", pattern: "/{id}", target: "/1",
-			reason: "the route has no path parameter itemID, or is not known yet", sentinel: ErrMisuse},
+		"empty": {
+			template: "x:{id}", pattern: "/a/{id}/b", target: "/a//b",
+			reason: "path parameter id is empty", sentinel: ErrInvalid,
+		},
+		"not of its form": {
+			template: "x:{id|int}", pattern: "/{id}", target: "/seven",
+			reason: "path parameter id is not an integer of 64 bits", sentinel: ErrInvalid,
+		},
+		"too long": {
+			template: "x:{id}", pattern: "/{id}", target: "/" + strings.Repeat("a", maxRaw+1),
+			reason: "path parameter id is longer than 8 KiB", sentinel: ErrInvalid,
+		},
+		"unknown": {
+			template: "x:{itemID}", pattern: "/{id}", target: "/1",
+			reason: "the route has no path parameter itemID, or is not known yet", sentinel: ErrMisuse,
+		},
 		"wildcard":        {template: "f:{*}", pattern: "/files/*", target: "/files/a/b", want: "f:a%2Fb"},
 		"wildcard, empty": {template: "f:{*}", pattern: "/files/*", target: "/files/", reason: "the path's wildcard is empty", sentinel: ErrInvalid},
-		"wildcard, none": {template: "f:{*}", pattern: "/{id}", target: "/1",
-			reason: "the route has no wildcard, or is not known yet", sentinel: ErrMisuse},
+		"wildcard, none": {
+			template: "f:{*}", pattern: "/{id}", target: "/1",
+			reason: "the route has no wildcard, or is not known yet", sentinel: ErrMisuse,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
