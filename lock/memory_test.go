@@ -276,3 +276,26 @@ var (
 	_ WatchBackend    = (*memoryClient)(nil)
 	_ Backend         = bare{}
 )
+
+// lagging answers after a round trip of 0.1 ms.
+type lagging struct{ *memoryClient }
+
+func lag() { <-time.After(50 * time.Microsecond) }
+
+func (g *lagging) Acquire(ctx context.Context, r Request) (Grant, error) {
+	lag()
+	defer lag()
+	return g.memoryClient.Acquire(ctx, r)
+}
+
+func (g *lagging) Release(ctx context.Context, h Held) (Released, error) {
+	lag()
+	defer lag()
+	return g.memoryClient.Release(ctx, h)
+}
+
+func (g *lagging) Handover(ctx context.Context, h Held, to Request) (Grant, State, error) {
+	lag()
+	defer lag()
+	return g.memoryClient.Handover(ctx, h, to)
+}
