@@ -3,7 +3,8 @@ package stock
 import (
 	"context"
 	"strconv"
-	"time"
+
+	"github.com/holdfast-go/holdfast/internal/redisx"
 )
 
 // Warmed says what a warm-up did.
@@ -106,10 +107,9 @@ const layoutStays = "the item's segments or its partition would change: wait unt
 
 // settle decides where the item lies, and writes that down where everybody will look for it.
 func (c *Counter) settle(ctx context.Context, r *sale) (place, error) {
-	until := r.ends + (24 * time.Hour).Milliseconds()
-	a, err := c.run(ctx, c.scripts.claim, []string{c.keys.partitions()}, strconv.Itoa(c.keys.parts), until)
+	a, err := c.claim(ctx, c.scripts.claim, c.keys.partitions(), strconv.Itoa(c.keys.parts), r)
 	if err != nil {
-		return place{}, settling(err)
+		return place{}, err
 	}
 	if a.code() == 0 {
 		return place{}, misuse("sales of this prefix were warmed up with WithPartitions(" + a.text(1) + "), where 0 is the flat keyspace: every instance needs the same")
@@ -137,14 +137,14 @@ func (c *Counter) settle(ctx context.Context, r *sale) (place, error) {
 		p.at = at
 	}
 	if p.over == Activity {
-		if p.at, err = c.gather(ctx, r, p, placed, until); err != nil {
+		if p.at, err = c.gather(ctx, r, p, placed); err != nil {
 			return place{}, err
 		}
 	}
 	if p.segments == 1 && p.at != c.home(r.item) {
-		a, err := c.run(ctx, c.scripts.place, []string{c.keys.control(c.home(r.item), r.item)}, p.layout(), until)
+		a, err := c.claim(ctx, c.scripts.place, c.keys.control(c.home(r.item), r.item), p.layout(), r)
 		if err != nil {
-			return place{}, settling(err)
+			return place{}, err
 		}
 		if a.code() == 0 {
 			return place{}, misuse(layoutStays)
@@ -154,15 +154,14 @@ func (c *Counter) settle(ctx context.Context, r *sale) (place, error) {
 }
 
 // gather returns the partition of an activity whose limit counts over all its items.
-func (c *Counter) gather(ctx context.Context, r *sale, p place, placed bool, until int64) (int, error) {
+func (c *Counter) gather(ctx context.Context, r *sale, p place, placed bool) (int, error) {
 	first := spread(r.activity, c.keys.parts)
 	if !placed && p.segments == 1 {
 		p.at = first
 	}
-	key := c.keys.activity(first, r.activity)
-	a, err := c.run(ctx, c.scripts.claim, []string{key}, p.layout(), until)
+	a, err := c.claim(ctx, c.scripts.claim, c.keys.activity(first, r.activity), p.layout(), r)
 	if err != nil {
-		return 0, settling(err)
+		return 0, err
 	}
 	if a.code() == 1 {
 		return p.at, nil
@@ -177,10 +176,11 @@ func (c *Counter) gather(ctx context.Context, r *sale, p place, placed bool, unt
 	return at, nil
 }
 
-// settling gives the claims' only answer about time its name.
-func settling(err error) error {
-	if e, ok := as(err); ok && e.sentinel == ErrInvalid && e.reason == "end" {
-		return fail(ErrEnded, "Sale.Ends has passed")
+// claim writes down a decision for as long as the sale is remembered, or returns the one that stands.
+func (c *Counter) claim(ctx context.Context, s *redisx.Script, key, value string, r *sale) (answer, error) {
+	a, err := c.run(ctx, s, []string{key}, value, r.ends)
+	if err == nil && a.code() == codeEnded {
+		err = fail(ErrEnded, "Sale.Ends has passed")
 	}
-	return err
+	return a, err
 }
