@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 func TestBodyValues(t *testing.T) {
@@ -174,7 +176,7 @@ func compareWithHandler(t *testing.T, path, text string, keys []string) {
 		if !ok {
 			t.Fatalf("%s of %q: keys %q, the handler finds %v", path, text, keys, v)
 		}
-		want = append(want, string(appendEscaped(nil, s)))
+		want = append(want, string(keyesc.Append(nil, s)))
 	}
 	slices.Sort(want)
 	if want = slices.Compact(want); !slices.Equal(keys, want) {
@@ -225,7 +227,7 @@ func walk(data []byte, path []string) (keys []string, ok bool) {
 		if !ok {
 			return nil, false
 		}
-		keys = append(keys, string(appendEscaped(nil, s)))
+		keys = append(keys, string(keyesc.Append(nil, s)))
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys), true

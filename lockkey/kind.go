@@ -3,6 +3,8 @@ package lockkey
 import (
 	"strconv"
 	"strings"
+
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 // kind is the form that a value must have; spellings of one thing are brought to one.
@@ -43,9 +45,9 @@ func (k kind) append(b []byte, v string) (_ []byte, fault string) {
 		if fault != "" {
 			return b, fault
 		}
-		return appendEscaped(b, s), ""
+		return keyesc.Append(b, s), ""
 	}
-	return appendEscaped(b, v), ""
+	return keyesc.Append(b, v), ""
 }
 
 // appendUUID appends v as 8-4-4-4-12 lower-case hexadecimal digits. It takes the spellings that UUID libraries and

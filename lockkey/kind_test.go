@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 func TestKinds(t *testing.T) {
@@ -55,8 +57,8 @@ func TestKinds(t *testing.T) {
 		"sf: escapes":             {kind: asSF, value: `"\"a\\b\""`, want: "%22a%5Cb%22"},
 		"sf: spaces around":       {kind: asSF, value: ` "abc" `, want: "abc"},
 		"sf: bare specials":       {kind: asSF, value: `a:b/c=d?e`, want: "a%3Ab%2Fc%3Dd%3Fe"},
-		"sf: 255 bytes":           {kind: asSF, value: `"` + strings.Repeat("a", 255) + `"`, want: string(appendEscaped(nil, strings.Repeat("a", 255)))},
-		"sf: 255 bytes, escaped":  {kind: asSF, value: `"` + strings.Repeat(`\\`, 255) + `"`, want: string(appendEscaped(nil, strings.Repeat(`\`, 255)))},
+		"sf: 255 bytes":           {kind: asSF, value: `"` + strings.Repeat("a", 255) + `"`, want: string(keyesc.Append(nil, strings.Repeat("a", 255)))},
+		"sf: 255 bytes, escaped":  {kind: asSF, value: `"` + strings.Repeat(`\\`, 255) + `"`, want: string(keyesc.Append(nil, strings.Repeat(`\`, 255)))},
 		"sf: 256 bytes":           {kind: asSF, value: `"` + strings.Repeat("a", 256) + `"`, fault: "has more than 255 bytes"},
 		"sf: 256 bytes, bare":     {kind: asSF, value: strings.Repeat("a", 256), fault: "has more than 255 bytes"},
 		"sf: open quote":          {kind: asSF, value: `"abc`, fault: "has an open quote"},
@@ -152,7 +154,7 @@ func FuzzSF(f *testing.F) {
 		if !ok {
 			return
 		}
-		if want := string(appendEscaped(nil, value)); string(got) != want {
+		if want := string(keyesc.Append(nil, value)); string(got) != want {
 			t.Fatalf("%q gives %q, want %q", v, got, want)
 		}
 		quoted := `"` + strings.NewReplacer(`"`, `\"`, `\`, `\\`).Replace(value) + `"`

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 // shared is the word that a scope may be without a placeholder.
@@ -199,7 +201,7 @@ func (p *parser) separated(pos int, ph part) error {
 	if before.source == literal {
 		before, between = p.parts[n-2], before.text
 	}
-	if strings.ContainsFunc(between, func(r rune) bool { return !canRender(r) }) {
+	if strings.ContainsFunc(between, func(r rune) bool { return !keyesc.May(r) }) {
 		return nil
 	}
 	return p.fail(pos, "nothing separates it from "+before.text+": different values would give one key",
@@ -229,6 +231,6 @@ func isName(s string) bool {
 // characters, but begins a suffix here.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r >= utf8.RuneSelf || !isSafe(byte(r)) && !strings.ContainsRune("!#$%&'*+^`", r)
+		return r >= utf8.RuneSelf || !keyesc.Safe(byte(r)) && !strings.ContainsRune("!#$%&'*+^`", r)
 	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 // answer is what a template gave for one request.
@@ -319,7 +321,7 @@ func FuzzPathValueOracle(f *testing.F) {
 		router, mux := chi.NewRouter(), http.NewServeMux()
 		router.With(guard(template, &inChi)).Post("/i/{p}", ok)
 		mux.Handle("POST /i/{p}", guard(template, &inMux)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			want = "i:" + string(appendEscaped(nil, r.PathValue("p")))
+			want = "i:" + string(keyesc.Append(nil, r.PathValue("p")))
 		})))
 		router.ServeHTTP(httptest.NewRecorder(), r.Clone(r.Context()))
 		mux.ServeHTTP(httptest.NewRecorder(), r)

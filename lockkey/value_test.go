@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/fault"
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 func TestHeaderValues(t *testing.T) {
@@ -27,7 +28,7 @@ func TestHeaderValues(t *testing.T) {
 		"empty":                        {template: "q:{header.X-Merchant}", lines: []string{""}, reason: "header X-Merchant is empty"},
 		"white space":                  {template: "q:{header.X-Merchant}", lines: []string{"  "}, reason: "header X-Merchant is empty"},
 		"twice":                        {template: "q:{header.X-Merchant}", lines: []string{"7", "7"}, reason: "header X-Merchant is there more than once"},
-		"8 KiB":                        {template: "q:{header.X-Merchant}", lines: []string{long[1:]}, want: "q:" + string(appendEscaped(nil, long[1:]))},
+		"8 KiB":                        {template: "q:{header.X-Merchant}", lines: []string{long[1:]}, want: "q:" + string(keyesc.Append(nil, long[1:]))},
 		"over 8 KiB":                   {template: "q:{header.X-Merchant}", lines: []string{long}, reason: "header X-Merchant is longer than 8 KiB"},
 		"quoted":                       {template: "{header.X-Merchant|sf}", lines: []string{`"k 1"`}, want: "k%201"},
 		"bare":                         {template: "{header.X-Merchant|sf}", lines: []string{`k1`}, want: "k1"},
@@ -107,7 +108,7 @@ func FuzzQueryOracle(f *testing.F) {
 		values := (&url.URL{RawQuery: raw}).Query()["day"]
 		key, err := template.Key(&http.Request{URL: &url.URL{RawQuery: raw}})
 		switch {
-		case err == nil && (len(values) != 1 || key != string(appendEscaped(nil, values[0]))):
+		case err == nil && (len(values) != 1 || key != string(keyesc.Append(nil, values[0]))):
 			t.Fatalf("%q gives %q, r.URL.Query has %q", raw, key, values)
 		case err != nil && len(values) == 1 && values[0] != "" && len(values[0]) <= maxRaw && !strings.Contains(err.Error(), "malformed"):
 			t.Fatalf("%q is refused with %v, r.URL.Query has %q", raw, err, values)

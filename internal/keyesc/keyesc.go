@@ -7,6 +7,7 @@ package keyesc
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"unicode/utf8"
 )
 
 // maxLen is the longest value, in bytes, that is escaped; a longer one is hashed.
@@ -22,22 +23,26 @@ func Append(dst []byte, value string) []byte {
 		sum := sha256.Sum256([]byte(value))
 		return base64.RawURLEncoding.AppendEncode(append(dst, '='), sum[:])
 	}
-	for i := range len(value) {
-		c := value[i]
-		if Safe(c) {
-			dst = append(dst, c)
-		} else {
-			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+	for i := 0; i < len(value); {
+		start := i
+		for i < len(value) && Safe(value[i]) {
+			i++
+		}
+		dst = append(dst, value[start:i]...)
+		for ; i < len(value) && !Safe(value[i]); i++ {
+			dst = append(dst, '%', upperHex[value[i]>>4], upperHex[value[i]&15])
 		}
 	}
 	return dst
 }
 
-// Safe reports whether the byte stays as it is.
+// Safe reports whether the byte stays as it is: it is one of the unreserved characters of RFC 3986, 2.3.
 func Safe(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
-	}
-	return c == '-' || c == '.' || c == '_' || c == '~'
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		c == '-' || c == '.' || c == '_' || c == '~'
+}
+
+// May reports whether the rune may stand in an escaped value.
+func May(r rune) bool {
+	return r < utf8.RuneSelf && (Safe(byte(r)) || r == '%' || r == '=')
 }

@@ -1,29 +1,38 @@
 package keyesc
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"net/url"
 	"strings"
 	"testing"
 )
 
 func TestAppend(t *testing.T) {
-	for value, want := range map[string]string{
-		"":         "",
-		"1001":     "1001",
-		"aZ9-._~":  "aZ9-._~",
-		"a:b":      "a%3Ab",
-		"{x}":      "%7Bx%7D",
-		"a%2Fb":    "a%252Fb",
-		"=":        "%3D",
-		"\x00\xff": "%00%FF",
-	} {
-		if got := string(Append(nil, value)); got != want {
-			t.Errorf("Append(%q) = %q, want %q", value, got, want)
-		}
+	long := strings.Repeat("a", 129)
+	sum := sha256.Sum256([]byte(long))
+	tests := map[string]struct{ value, want string }{
+		"safe bytes stay":            {"AZaz09-._~", "AZaz09-._~"},
+		"the separator":              {"a:b", "a%3Ab"},
+		"braces, of a hash tag":      {"{1}", "%7B1%7D"},
+		"the escape itself":          {"%41", "%2541"},
+		"the mark of a hash":         {"=x", "%3Dx"},
+		"slash, space, plus":         {"/ +", "%2F%20%2B"},
+		"upper-case hexadecimal":     {"\xab\xff", "%AB%FF"},
+		"bytes, not runes":           {"é", "%C3%A9"},
+		"NUL and line feed":          {"\x00\n", "%00%0A"},
+		"128 bytes are written out":  {strings.Repeat("a", 128), strings.Repeat("a", 128)},
+		"128 bytes that grow by it":  {strings.Repeat(":", 128), strings.Repeat("%3A", 128)},
+		"129 bytes are hashed":       {long, "=" + base64.RawURLEncoding.EncodeToString(sum[:])},
+		"the bytes of a hash, typed": {"=" + base64.RawURLEncoding.EncodeToString(sum[:]), "%3D" + base64.RawURLEncoding.EncodeToString(sum[:])},
 	}
-	long := string(Append([]byte("k:"), strings.Repeat("a", 129)))
-	if len(long) != len("k:=")+43 || long[2] != '=' {
-		t.Errorf("a long value became %q, want = and 43 characters", long)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := string(Append([]byte("x:"), tt.value)); got != "x:"+tt.want {
+				t.Errorf("Append(%q) = %q, want %q", tt.value, got, "x:"+tt.want)
+			}
+		})
 	}
 }
 

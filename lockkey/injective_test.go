@@ -1,43 +1,15 @@
 package lockkey
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
-)
 
-func TestEscape(t *testing.T) {
-	long := strings.Repeat("a", 129)
-	sum := sha256.Sum256([]byte(long))
-	tests := map[string]struct{ value, want string }{
-		"safe bytes stay":            {"AZaz09-._~", "AZaz09-._~"},
-		"the separator":              {"a:b", "a%3Ab"},
-		"braces, of a hash tag":      {"{1}", "%7B1%7D"},
-		"the escape itself":          {"%41", "%2541"},
-		"the mark of a hash":         {"=x", "%3Dx"},
-		"slash, space, plus":         {"/ +", "%2F%20%2B"},
-		"upper-case hexadecimal":     {"\xab\xff", "%AB%FF"},
-		"bytes, not runes":           {"é", "%C3%A9"},
-		"NUL and line feed":          {"\x00\n", "%00%0A"},
-		"128 bytes are written out":  {strings.Repeat("a", 128), strings.Repeat("a", 128)},
-		"128 bytes that grow by it":  {strings.Repeat(":", 128), strings.Repeat("%3A", 128)},
-		"129 bytes are hashed":       {long, "=" + base64.RawURLEncoding.EncodeToString(sum[:])},
-		"the bytes of a hash, typed": {"=" + base64.RawURLEncoding.EncodeToString(sum[:]), "%3D" + base64.RawURLEncoding.EncodeToString(sum[:])},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := string(appendEscaped([]byte("x:"), tt.value)); got != "x:"+tt.want {
-				t.Errorf("appendEscaped(%q) = %q, want %q", tt.value, got, "x:"+tt.want)
-			}
-		})
-	}
-}
+	"github.com/holdfast-go/holdfast/internal/keyesc"
+)
 
 var escaped = regexp.MustCompile(`^(?:([A-Za-z0-9._~-]|%[0-9A-F]{2})+|=[A-Za-z0-9_-]{43})$`)
 
@@ -51,7 +23,7 @@ func FuzzKeyInjective(f *testing.F) {
 	f.Add(uint8(2), "a:x:b", "c", "a", "b:x:c")
 	f.Add(uint8(3), "x", "25:", "x%", ":")
 	f.Add(uint8(4), "a b", "%20", "a%20b", " ")
-	f.Add(uint8(5), long, long+"y", string(appendEscaped(nil, long)), long)
+	f.Add(uint8(5), long, long+"y", string(keyesc.Append(nil, long)), long)
 	f.Add(uint8(0), "%3A", "b", ":", "b")
 	f.Fuzz(func(t *testing.T, shape uint8, a1, b1, a2, b2 string) {
 		template := templates[int(shape)%len(templates)]
@@ -76,7 +48,7 @@ func FuzzKeyInjective(f *testing.F) {
 		differ(a1, b1, a1, b2)
 		differ(a1, b1, a2, b1)
 		if a1 != "" && len(a1) <= maxRaw {
-			text := string(appendEscaped(nil, a1))
+			text := string(keyesc.Append(nil, a1))
 			if !escaped.MatchString(text) {
 				t.Fatalf("%q renders to %q, outside the safe set", a1, text)
 			}
