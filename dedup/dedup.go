@@ -115,7 +115,7 @@ func typed(err error) error {
 	case err == nil, errors.As(err, &e):
 		return err
 	}
-	for _, known := range []error{ErrUnavailable, ErrUnknownOutcome, ErrLeaseLost, ErrNoRecord, ErrCorrupt, ErrInvalid} {
+	for _, known := range []error{ErrUnavailable, ErrUnknownOutcome, ErrLeaseLost, ErrNoRecord, ErrInFlight, ErrCorrupt, ErrInvalid} {
 		if errors.Is(err, known) {
 			return &Error{Err: known, Cause: err}
 		}

@@ -54,7 +54,7 @@ func NewRedisStore(rdb redis.UniversalClient, prefix string) (*RedisStore, error
 	if err != nil {
 		return nil, invalid(err.Error())
 	}
-	if err := client.Preload(beginScript, renewScript, completeScript, failScript, forgetScript); err != nil {
+	if err := client.Preload(beginScript, renewScript, completeScript, failScript, forgetScript, lookScript, reopenScript); err != nil {
 		return nil, fmt.Errorf("dedup: %w", err)
 	}
 	return &RedisStore{client, prefix + "idem:"}, nil
@@ -132,16 +132,24 @@ func (s *RedisStore) run(ctx context.Context, script *redisx.Script, o Owner, ar
 	argv := make([]any, 1, 8)
 	argv[0] = o.Token
 	reply, err := s.rdb.Run(ctx, script, []string{s.prefix + o.ID}, append(argv, args...)...)
+	return reply, sendError(script, err)
+}
+
+// sendError makes an error of this package out of one of redisx; script may be nil.
+func sendError(script *redisx.Script, err error) error {
 	switch redisx.KindOf(err) {
 	case 0:
-		return reply, nil
+		return nil
 	case redisx.Unknown:
-		return reply, &Error{Err: ErrUnknownOutcome, Cause: err}
+		return &Error{Err: ErrUnknownOutcome, Cause: err}
 	case redisx.Failed:
-		return reply, &Error{Err: ErrUnavailable, Cause: err, Reason: "script " + script.Name() + " failed"}
-	default:
-		return reply, &Error{Err: ErrUnavailable, Cause: err}
+		e := &Error{Err: ErrUnavailable, Cause: err}
+		if script != nil {
+			e.Reason = "script " + script.Name() + " failed"
+		}
+		return e
 	}
+	return &Error{Err: ErrUnavailable, Cause: err}
 }
 
 // verdict reads the answer of the four small scripts.

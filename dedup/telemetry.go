@@ -228,8 +228,8 @@ func (i *instruments) mayEvict(ctx context.Context, policy string) {
 		slog.String("maxmemory_policy", policy))
 }
 
-func (i *instruments) write(ctx context.Context, level slog.Level, text string, rule *reqctx.Rule, t *told, suppressed int) {
-	attrs := make([]slog.Attr, 0, 8)
+func (i *instruments) write(ctx context.Context, level slog.Level, text string, rule *reqctx.Rule, t *told, suppressed int, more ...slog.Attr) {
+	attrs := make([]slog.Attr, 0, 10)
 	attrs = append(attrs, slog.String("outcome", t.outcome))
 	if rule != nil {
 		attrs = append(attrs, slog.String("rule", rule.Name), slog.String("route", rule.Route))
@@ -253,6 +253,7 @@ func (i *instruments) write(ctx context.Context, level slog.Level, text string, 
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
+	attrs = append(attrs, more...)
 	defer func() { // a logger that panics must neither keep a claim nor end the process from a goroutine of ours
 		if p := recover(); p != nil {
 			otel.Handle(fmt.Errorf("dedup: the log handler panicked: %v", p))

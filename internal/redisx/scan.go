@@ -14,12 +14,21 @@ const scanCount = 500
 // ScanPrefix yields the string keys that begin with prefix, in parts of a few hundred, from every master, until yield
 // returns false. A key may come twice. yield is not called by two goroutines at once.
 func (c *Client) ScanPrefix(ctx context.Context, prefix string, yield func(keys []string) bool) error {
+	return c.scan(ctx, prefix, "string", yield)
+}
+
+// ScanHashes is ScanPrefix for hashes.
+func (c *Client) ScanHashes(ctx context.Context, prefix string, yield func(keys []string) bool) error {
+	return c.scan(ctx, prefix, "hash", yield)
+}
+
+func (c *Client) scan(ctx context.Context, prefix, kind string, yield func(keys []string) bool) error {
 	match := globEscaper.Replace(prefix) + "*"
 	var mu sync.Mutex
 	enough := false
 	scan := func(ctx context.Context, node redis.Cmdable) error {
 		for cursor := uint64(0); ; {
-			keys, next, err := node.ScanType(ctx, cursor, match, scanCount, "string").Result()
+			keys, next, err := node.ScanType(ctx, cursor, match, scanCount, kind).Result()
 			if err != nil {
 				return classify(err)
 			}
