@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -371,9 +372,10 @@ func uniquesOf(s *schema.Schema) []unique {
 		}
 		us = append(us, u)
 	}
-	for _, f := range s.Fields {
-		if f.Unique && f.DBName != "" && !f.PrimaryKey {
-			us = append(us, unique{name: "uni_" + bareName(s.Table) + "_" + f.DBName, columns: []string{f.DBName}})
+	constraints := s.ParseUniqueConstraints()
+	for _, name := range slices.Sorted(maps.Keys(constraints)) {
+		if f := constraints[name].Field; f.DBName != "" && !f.PrimaryKey {
+			us = append(us, unique{name: name, columns: []string{f.DBName}})
 		}
 	}
 	return us

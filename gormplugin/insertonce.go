@@ -24,7 +24,7 @@ const onceAttempts = 3
 // may violate several unique indexes at once, and which of them a database reports is its own affair.
 //
 // Hooks run and associations are saved as with Create, except that on false no After hook runs and no association that
-// refers to the row is saved. What a Before hook or an association that the row refers to has written is not undone then.
+// refers to the row is saved. In a transaction, what a Before hook or an association that the row refers to has written stays then.
 //
 // Errors, after which row is as it was:
 //
@@ -108,15 +108,21 @@ func (p *Plugin) requestField(tx *gorm.DB, model any) (*schema.Field, error) {
 	switch {
 	case e != nil && e.err != nil:
 		return nil, e.err
-	case e == nil || e.table == nil || e.table.request == nil || e.table.request.field == nil || e.table.request.last:
+	case e == nil || e.table == nil || e.table.request == nil || e.table.request.last:
 		return nil, &Error{sentinel: ErrInvalid, reason: "model", table: stmt.Table, hint: "the model needs a column marked guard:\"request\", not last"}
 	}
-	return e.table.request.field, nil
+	if e.table.schema == stmt.Schema {
+		return e.table.request.field, nil
+	}
+	if f := stmt.Schema.LookUpField(e.table.request.name); f != nil {
+		return f, nil
+	}
+	return nil, &Error{sentinel: ErrInvalid, reason: "model", table: stmt.Table, column: e.table.request.name, hint: "the model lacks the request column"}
 }
 
 func (o *once) run() (inserted bool, err error) {
 	for range onceAttempts {
-		inserted, err = o.insert(o.tx, o.tx.Name() != dialectMySQL)
+		inserted, err = o.insert(o.tx, o.tx.Name() == dialectPostgres)
 		if inserted || err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
 			return inserted, err
 		}
@@ -137,8 +143,9 @@ func (o *once) run() (inserted bool, err error) {
 	return false, &Error{sentinel: ErrConflict, reason: "raced", table: bareName(o.request.Schema.Table), cause: err}
 }
 
-// insert inserts the row. With skip a row that is in the way makes no error, as that would end a PostgreSQL transaction;
-// MariaDB would then report a row and the id of the existing one, but there an error undoes the one statement only.
+// insert inserts the row. With skip a row that is in the way makes no error: that would end a PostgreSQL transaction.
+// Elsewhere an error undoes the one statement only and says which index it was, while to skip has a price: MariaDB reports
+// a row and the id of the existing one, and SQLite counts up and writes.
 func (o *once) insert(tx *gorm.DB, skip bool) (bool, error) {
 	if skip {
 		tx = tx.Clauses(clause.OnConflict{DoNothing: true}, onceClause{})
@@ -149,11 +156,11 @@ func (o *once) insert(tx *gorm.DB, skip bool) (bool, error) {
 	return tx.Error == nil && tx.RowsAffected > 0, tx.Error
 }
 
-// insertInSavepoint asks the database which index is in the way: it tries to insert without skipping. That is exact for
+// insertInSavepoint asks PostgreSQL which index is in the way: it tries to insert without skipping. That is exact for
 // partial indexes, expressions, generated columns and indexes that no model declares.
 func (o *once) insertInSavepoint() (inserted bool, err error) {
 	tx := o.tx.Session(&gorm.Session{SkipHooks: true}) // they have run
-	if !inTransaction(tx.Statement.ConnPool) || tx.Name() != dialectPostgres {
+	if !inTransaction(tx.Statement.ConnPool) {
 		return o.insert(tx, false)
 	}
 	const name = "holdfast_once"

@@ -33,7 +33,7 @@ func shopOptions() []Option {
 	return []Option{WithUnique("uk_user_item", errBought), WithUnique("uk_order_no", errTaken)}
 }
 
-func (d database) shop(t *testing.T, config gorm.Config) *gorm.DB {
+func (d database) shop(t testing.TB, config gorm.Config) *gorm.DB {
 	t.Helper()
 	db := d.open(t, config, []any{&shopOrder{}, &shopItem{}}, shopOptions()...)
 	if err := db.Create(&shopItem{ID: 1001, Stock: 100}).Error; err != nil {

@@ -54,7 +54,6 @@ func (j *judge) statement(db *gorm.DB) {
 		return
 	}
 	j.answer(db, true)
-	db.InstanceSet(firstError, db.Error)
 }
 
 // answer is for the error of a query, a row or raw SQL. writes says whether a lost reply leaves something unknown.

@@ -35,7 +35,7 @@ func onEach(t *testing.T, test func(t *testing.T, d database)) {
 	}
 }
 
-func newDatabase(t *testing.T, name string) database {
+func newDatabase(t testing.TB, name string) database {
 	t.Helper()
 	switch name {
 	case dialectPostgres:
@@ -47,7 +47,7 @@ func newDatabase(t *testing.T, name string) database {
 }
 
 // open opens the database, with the plugin that opts make, and creates the tables of models.
-func (d database) open(t *testing.T, config gorm.Config, models []any, opts ...Option) *gorm.DB {
+func (d database) open(t testing.TB, config gorm.Config, models []any, opts ...Option) *gorm.DB {
 	t.Helper()
 	db := d.bare(t, config)
 	if err := db.AutoMigrate(models...); err != nil {
@@ -60,7 +60,7 @@ func (d database) open(t *testing.T, config gorm.Config, models []any, opts ...O
 }
 
 // bare opens the database without the plugin.
-func (d database) bare(t *testing.T, config gorm.Config) *gorm.DB {
+func (d database) bare(t testing.TB, config gorm.Config) *gorm.DB {
 	t.Helper()
 	if config.Logger == nil {
 		config.Logger = logger.Discard
