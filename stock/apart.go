@@ -12,8 +12,8 @@ import (
 // has on the way finds the newer try's mark and does nothing.
 
 const (
-	// takeOver is after how long another runner may continue an order whose runner has stopped in the middle.
-	takeOver = 10 * time.Second
+	// usualTakeOver is after how long another runner may continue an order whose runner has stopped in the middle.
+	usualTakeOver = 10 * time.Second
 	// cleanUp bounds what is done after the caller's context has ended.
 	cleanUp = 5 * time.Second
 )
@@ -63,7 +63,7 @@ func (c *Counter) takeApart(ctx context.Context, r *request) (Result, error) {
 func (c *Counter) takeApartOnce(ctx context.Context, r *request) (Result, error) {
 	run := &apart{c: c, r: r, key: c.keys.request(spread(r.id, c.keys.parts), r.id), name: newOrderID()}
 	a, err := c.run(ctx, c.scripts.wholeOpen, []string{run.key},
-		r.what, r.order, run.name, c.recordLife().Milliseconds(), takeOver.Milliseconds())
+		r.what, r.order, run.name, c.recordLife().Milliseconds(), c.takeOver.Milliseconds())
 	if err != nil {
 		return Result{}, err
 	}

@@ -22,6 +22,8 @@ type Counter struct {
 	places  places
 	refills refills
 	turn    atomic.Uint32 // partition with which Expired begins
+
+	takeOver time.Duration // usualTakeOver; tests cannot wait
 }
 
 // startTimeout bounds what New asks the server.
@@ -52,7 +54,7 @@ func newCounter(rdb redis.UniversalClient, quota bool, opts []Option) (*Counter,
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{rdb: client, cfg: cfg, scripts: newScripts(quota)}
+	c := &Counter{rdb: client, cfg: cfg, scripts: newScripts(quota), takeOver: usualTakeOver}
 	c.keys = keyspace{prefix: cfg.prefix, parts: cfg.parts, quota: quota}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -286,6 +286,8 @@ func withoutTimes(dump map[string]string) map[string]string {
 	return dump
 }
 
+var randomID = regexp.MustCompile(`[A-Z2-7]{26}`)
+
 // X23: a flat keyspace on a cluster is refused by New, with the remedy.
 func TestFlatKeyspaceOnAClusterIsRefused(t *testing.T) {
 	e := newCluster(t)
