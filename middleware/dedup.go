@@ -76,6 +76,8 @@ func (d *dedupRule) compile(g *Guard, scope string, opts []DedupOption) (faults 
 func (d *dedupRule) common() *rule                  { return &d.rule }
 func (d *dedupRule) templates() []*lockkey.Template { return d.identity.templates() }
 
+func (d *dedupRule) middleware() func(http.Handler) http.Handler { return d.wrap }
+
 func (d *dedupRule) wrap(next http.Handler) http.Handler { return &dedupHandler{d, next} }
 
 // dedupHandler is a dedupRule around a handler.
@@ -88,14 +90,15 @@ func (h *dedupHandler) guarding() guarding { return h.rule }
 
 func (h *dedupHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := h.rule
-	at, covered, err := d.locate(r)
+	at, from, covered, err := d.locate(r)
 	if !covered || exchangeOf(r.Context(), d.g) != nil { // the latter: mounted twice, and the outer one is at work
 		h.next.ServeHTTP(w, r)
 		return
 	}
 	var req dedup.Request
 	if err == nil {
-		req, err = d.request(r, at)
+		req, err = d.request(from, at)
+		r.Body = from.Body // read and put back
 	}
 	ctx := r.Context()
 	if at != nil {

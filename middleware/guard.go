@@ -25,6 +25,7 @@ type Guard struct {
 	log     *slog.Logger
 	onError func(http.ResponseWriter, *http.Request, error)
 	quiet   quiet
+	trees   trees
 
 	mu    sync.Mutex
 	rules []guarding // written inline, for Validate
@@ -101,7 +102,7 @@ func (g *Guard) Close(ctx context.Context) error {
 type guarding interface {
 	common() *rule
 	templates() []*lockkey.Template
-	wrap(next http.Handler) http.Handler
+	middleware() func(http.Handler) http.Handler
 }
 
 // remember keeps a rule that was written inline, so that Validate can tell when it is on no route.

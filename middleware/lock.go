@@ -88,6 +88,8 @@ func (l *lockRule) compile(g *Guard, template string, opts []LockOption) (faults
 func (l *lockRule) common() *rule                  { return &l.rule }
 func (l *lockRule) templates() []*lockkey.Template { return l.keys }
 
+func (l *lockRule) middleware() func(http.Handler) http.Handler { return l.wrap }
+
 func (l *lockRule) wrap(next http.Handler) http.Handler { return &lockHandler{l, next} }
 
 // lockHandler is a lockRule around a handler.
@@ -100,7 +102,7 @@ func (h *lockHandler) guarding() guarding { return h.rule }
 
 func (h *lockHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l := h.rule
-	at, covered, err := l.locate(r)
+	at, from, covered, err := l.locate(r)
 	if !covered {
 		h.next.ServeHTTP(w, r)
 		return
@@ -108,7 +110,8 @@ func (h *lockHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r.Context(), l.g)
 	var keys []string
 	if err == nil {
-		keys, err = l.render(r)
+		keys, err = l.render(from)
+		r.Body = from.Body // perhaps read and put back
 	}
 	if err != nil {
 		x.refuse()

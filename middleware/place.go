@@ -26,28 +26,37 @@ type places struct {
 	byLast atomic.Pointer[map[string][]*place] // by the last pattern; replaced, never changed
 }
 
-// locate returns where the request is. covered is false if the rule does not act on it; otherwise an error means that
-// the route is not known here.
-func (r *rule) locate(req *http.Request) (at *place, covered bool, err error) {
+// locate returns where the request is, and the request to render keys from, which knows the params of the route. covered
+// is false if the rule does not act on it, or if there is no such route: chi will answer 404 or 405. Otherwise an error
+// means that the route is not known.
+func (r *rule) locate(req *http.Request) (at *place, from *http.Request, covered bool, err error) {
 	rctx := chi.RouteContext(req.Context())
 	method := req.Method
 	// Behind chi's GetHead the route is that of GET, and the request still HEAD: obeyed by what the client has sent.
 	if rctx != nil && rctx.RouteMethod != "" && method != http.MethodHead {
 		method = rctx.RouteMethod
 	}
-	if !r.acts(method) {
-		return nil, false, nil
-	}
-	if rctx == nil {
+	switch {
+	case !r.acts(method):
+		return nil, nil, false, nil
+	case r.fixed != nil:
+		return r.fixed, req, true, nil
+	case rctx == nil:
 		at, err = r.outsideChi(req, method)
-	} else {
-		at, err = r.insideChi(rctx, method)
+		return at, req, true, err
 	}
-	return at, true, err
+	t := r.g.trees.of(rctx.Routes)
+	if sites := t.sites[r]; sites != nil {
+		if s, early := sites[chainKey(rctx.RoutePatterns)]; early {
+			return r.ahead(t, s, req, rctx, method)
+		}
+	}
+	at, err = r.insideChi(t, rctx, method)
+	return at, req, true, err
 }
 
-// insideChi is for a rule that chi has routed to: With, Group, Apply.
-func (r *rule) insideChi(rctx *chi.Context, method string) (*place, error) {
+// insideChi is for a rule that chi has routed to: With, a Group, a mount of something that is no chi router.
+func (r *rule) insideChi(t *tree, rctx *chi.Context, method string) (*place, error) {
 	patterns := rctx.RoutePatterns
 	if len(patterns) == 0 {
 		return r.unrouted(method, "the route is not known yet")
@@ -60,9 +69,9 @@ func (r *rule) insideChi(rctx *chi.Context, method string) (*place, error) {
 	if at := r.places.find(method, last, patterns); at != nil {
 		return at, nil
 	}
-	pattern := rctx.RoutePattern()
-	if pattern == "" || strings.HasSuffix(pattern, "/*") {
-		return r.unrouted(method, "the route is "+pattern+", which stands for many")
+	pattern := t.patternOf(method, patterns, rctx.RoutePattern())
+	if pattern == "" {
+		return r.unrouted(method, "the route is "+rctx.RoutePattern()+", which stands for many")
 	}
 	return r.places.add(r.newPlace(method, pattern, patterns)), nil
 }

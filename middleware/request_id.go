@@ -43,6 +43,8 @@ func (q *requestIDRule) compile(g *Guard, scope string, opts []DedupOption) (fau
 func (q *requestIDRule) common() *rule                  { return &q.rule }
 func (q *requestIDRule) templates() []*lockkey.Template { return q.identity.templates() }
 
+func (q *requestIDRule) middleware() func(http.Handler) http.Handler { return q.wrap }
+
 func (q *requestIDRule) wrap(next http.Handler) http.Handler { return &requestIDHandler{q, next} }
 
 // requestIDHandler is a requestIDRule around a handler.
@@ -55,14 +57,15 @@ func (h *requestIDHandler) guarding() guarding { return h.rule }
 
 func (h *requestIDHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := h.rule
-	at, covered, err := q.locate(r)
+	at, from, covered, err := q.locate(r)
 	if !covered || exchangeOf(r.Context(), q.g) != nil {
 		h.next.ServeHTTP(w, r)
 		return
 	}
 	var req dedup.Request
 	if err == nil {
-		req, err = q.identity.of(r, at)
+		req, err = q.identity.of(from, at)
+		r.Body = from.Body // perhaps read and put back
 	}
 	switch {
 	case errors.Is(err, errNoKey):

@@ -35,6 +35,7 @@ type rule struct {
 	text    string // as it was written, for people: Lock("balance:{userID}")
 	methods []string
 	name    string // RouteName; may be empty
+	fixed   *place // of a rule that Apply has put on a route
 	places  places
 	pass    passes
 }
