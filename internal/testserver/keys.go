@@ -30,14 +30,14 @@ func (s *RedisServer) Eternal(t testing.TB, prefix string) []string {
 	return keys
 }
 
-// Keys returns the keys on all primaries that begin with the prefix, sorted.
+// Keys returns the keys on all running nodes that begin with the prefix, sorted.
 func (c *RedisCluster) Keys(t testing.TB, prefix string) []string {
 	t.Helper()
 	return c.collect(t, prefix, nil)
 }
 
-// Eternal returns the keys on all primaries that begin with the prefix and never
-// expire, sorted.
+// Eternal returns the keys on all running nodes that begin with the prefix and
+// never expire, sorted.
 func (c *RedisCluster) Eternal(t testing.TB, prefix string) []string {
 	t.Helper()
 	return c.collect(t, prefix, isEternal)
@@ -47,6 +47,9 @@ func (c *RedisCluster) collect(t testing.TB, prefix string, keep keep) []string 
 	t.Helper()
 	var all []string
 	for _, n := range c.all() {
+		if !n.serving() {
+			continue
+		}
 		keys, err := n.keys(prefix, keep)
 		if err != nil {
 			t.Fatalf("testserver: keys of %s: %v", n.Addr(), err)

@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,10 +40,31 @@ func find(names ...string) (string, error) {
 	return "", fmt.Errorf("no %s found", strings.Join(names, " or "))
 }
 
-// byVersion orders /9.6/ before /15/: the shorter path is the older version.
+// byVersion orders paths so that /9.6/ comes before /15/ and /15/ before /17/:
+// numbers in them are compared as numbers.
 func byVersion(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
+	for a != "" && b != "" {
+		var na, nb string
+		na, a = leadingNumber(a)
+		nb, b = leadingNumber(b)
+		switch {
+		case na != "" && nb != "":
+			if c := cmp.Or(cmp.Compare(len(na), len(nb)), strings.Compare(na, nb)); c != 0 {
+				return c
+			}
+		case na != nb:
+			return strings.Compare(na+a, nb+b)
+		case a[0] != b[0]:
+			return strings.Compare(a, b)
+		default:
+			a, b = a[1:], b[1:]
+		}
 	}
 	return strings.Compare(a, b)
+}
+
+// leadingNumber splits the digits at the start off, without leading zeros.
+func leadingNumber(text string) (number, rest string) {
+	rest = strings.TrimLeft(text, "0123456789")
+	return strings.TrimLeft(text[:len(text)-len(rest)], "0"), rest
 }

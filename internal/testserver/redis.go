@@ -29,7 +29,16 @@ type redisConfig struct {
 
 // AppendOnly makes the server write each command to its append-only file before
 // it answers, so that Restart finds all of them. Without it Restart finds nothing.
-func AppendOnly() RedisOption { return RedisConfig("appendonly", "yes") }
+//
+// It sets appendfsync to "no": with "everysec", the default, Redis keeps commands that
+// it has acknowledged in memory for up to two seconds while the disk is slow, and a
+// kill loses them. RedisConfig can set that to show it.
+func AppendOnly() RedisOption {
+	return func(c *redisConfig) {
+		RedisConfig("appendonly", "yes")(c)
+		RedisConfig("appendfsync", "no")(c)
+	}
+}
 
 // MaxMemory limits the memory, for example "4mb", and says what happens at the
 // limit, for example "noeviction" or "allkeys-lru".

@@ -38,8 +38,8 @@ func Sentinel(t testing.TB) *RedisSentinel {
 
 // NewSentinel starts a primary, a replica and a Sentinel for this test alone, which
 // may be paused, killed, restarted and failed over; the options are for primary and
-// replica. The end of the test stops them. Sentinel itself fails over to the replica
-// about one second after the primary stopped answering.
+// replica, which have AppendOnly. The end of the test stops them. Sentinel itself
+// fails over to the replica about one second after the primary stopped answering.
 func NewSentinel(t testing.TB, opts ...RedisOption) *RedisSentinel {
 	t.Helper()
 	return private(t, "Sentinel", func() (*RedisSentinel, error) { return startSentinel(privateDownAfter, opts) })
@@ -62,7 +62,7 @@ func startSentinel(downAfter time.Duration, opts []RedisOption) (_ *RedisSentine
 			err = errors.Join(err, closeAll(s))
 		}
 	}()
-	opts = append([]RedisOption{RedisConfig("repl-diskless-sync-delay", "0")}, opts...)
+	opts = append([]RedisOption{RedisConfig("repl-diskless-sync-delay", "0"), AppendOnly()}, opts...)
 	if s.redis[0], err = startRedis("Sentinel", opts); err != nil {
 		return nil, err
 	}
@@ -204,6 +204,52 @@ func (s *RedisSentinel) Failover(t testing.TB) {
 	if err := s.failover(ctx, next); err != nil {
 		t.Fatalf("testserver: fail over by Sentinel: %v; its log:\n%s", err, s.sentinel.Log())
 	}
+}
+
+// FailoverLosing runs write while the replica is cut off from the primary, kills the
+// primary and fails over: what write did was acknowledged, and is lost. What was
+// written before is kept. The old primary may be restarted, and then becomes a replica.
+func (s *RedisSentinel) FailoverLosing(t testing.TB, write func()) {
+	t.Helper()
+	primary, replica := s.roles(t)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := caughtUp(ctx, primary, replica); err != nil {
+		t.Fatalf("testserver: Sentinel: the replica is not in step: %v", err)
+	}
+	replica.Kill(t)
+	write()
+	primary.Kill(t)
+	replica.Restart(t)
+	s.Failover(t)
+}
+
+// caughtUp waits until the replica has executed all that the primary has.
+func caughtUp(ctx context.Context, primary, replica *RedisServer) error {
+	offset := func(s *RedisServer, field string) (value string, err error) {
+		err = s.do(ctx, func(rdb *redis.Client) error {
+			info, err := rdb.Info(ctx, "replication").Result()
+			value = infoField(info, field)
+			return err
+		})
+		return value, err
+	}
+	want, err := offset(primary, "master_repl_offset")
+	if err != nil {
+		return err
+	}
+	need, err := strconv.Atoi(want)
+	if err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) {
+		got, err := offset(replica, "slave_repl_offset")
+		if err != nil {
+			return false, err
+		}
+		has, err := strconv.Atoi(got)
+		return has >= need, err
+	})
 }
 
 func (s *RedisSentinel) failover(ctx context.Context, next *RedisServer) error {

@@ -163,6 +163,9 @@ func (s *Server) end(sig syscall.Signal) error {
 	if sig == sigKill {
 		// Nothing is to be forked while its children are killed.
 		err = errors.Join(signalOne(pid, sigStop), signalGroup(pid, sigKill))
+		if ended(pid) {
+			err = nil // some systems do not let one signal what has ended by itself
+		}
 	} else {
 		err = errors.Join(s.cont(), signalOne(pid, sig))
 	}
