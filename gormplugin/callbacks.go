@@ -131,20 +131,15 @@ func (p *Plugin) after(db *gorm.DB) {
 	if parent, ok := stmt.Settings.Load(parentKey); ok && parent == stmt {
 		stmt.Settings.Delete(parentKey)
 	}
-	if o.passive {
-		return
-	}
-	o.settle(db)
-	if !db.DryRun {
+	if !o.passive && !db.DryRun {
+		o.settle(db)
 		o.report(db)
 	}
+	o.free()
 }
 
 // settle brings the model in memory to what the database has.
 func (o *operation) settle(db *gorm.DB) {
-	if db.DryRun {
-		return
-	}
 	if db.Error != nil {
 		o.memory.restore()
 	} else if o.verb != verbInsert {
@@ -154,8 +149,9 @@ func (o *operation) settle(db *gorm.DB) {
 			db.Error = &Error{sentinel: ErrInvalid, reason: "model", table: o.table.name, cause: err}
 		}
 	}
-	if db.Error == nil && o.memory.one.live.IsValid() {
-		o.p.judge.txs.onRollback(db.Statement.ConnPool, o.memory.restore)
+	if db.Error == nil && o.memory.one.live.IsValid() && inTransaction(db.Statement.ConnPool) {
+		before := o.memory
+		o.p.judge.txs.onRollback(db.Statement.ConnPool, before.restore)
 	}
 	if o.table.rate != nil && o.raised && o.checksVersion() {
 		e, _ := db.Error.(*Error)

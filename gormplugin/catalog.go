@@ -14,10 +14,9 @@ import (
 // catalog is what the plugin knows of models and tables. Readers see an immutable snapshot; whoever meets a model for the
 // first time makes the next one.
 type catalog struct {
-	marks   []tableMark
-	mu      sync.Mutex
-	known   atomic.Pointer[snapshotOfCatalog]
-	nothing entry
+	marks []tableMark
+	mu    sync.Mutex
+	known atomic.Pointer[snapshotOfCatalog]
 }
 
 type snapshotOfCatalog struct {
@@ -51,9 +50,15 @@ func newCatalog(marks []tableMark) (*catalog, error) {
 // of returns the entry of a statement's model or table, nil where it has neither.
 func (c *catalog) of(stmt *gorm.Statement) *entry {
 	if stmt.Schema != nil && stmt.TableExpr == nil {
-		if e, ok := c.known.Load().models[stmt.Schema]; ok {
+		if e := c.known.Load().models[stmt.Schema]; e != nil {
 			return e
 		}
+	}
+	return c.search(stmt)
+}
+
+func (c *catalog) search(stmt *gorm.Statement) *entry {
+	if stmt.Schema != nil && stmt.TableExpr == nil {
 		return c.learn(stmt.DB, stmt.Schema)
 	}
 	return c.byName(stmt)

@@ -84,6 +84,12 @@ func (c statementClause) MergeClause(into *clause.Clause) {
 	into.Expression = statementClause{merged}
 }
 
+// hasSettings reports whether a statement asks for anything.
+func hasSettings(stmt *gorm.Statement) bool {
+	_, ok := stmt.Clauses[settingsKey]
+	return ok
+}
+
 // settingsOf returns what a statement asks for; found is false where it asks for nothing.
 func settingsOf(stmt *gorm.Statement) (s settings, found bool) {
 	c, ok := stmt.Clauses[settingsKey]

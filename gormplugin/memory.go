@@ -19,20 +19,25 @@ type kept struct{ live, was reflect.Value }
 // keep remembers a struct or the structs of a slice. Structs that cannot be written are left out: gorm cannot write them
 // either.
 func (m *memory) keep(v reflect.Value, s *schema.Schema, pointers bool) {
-	elements(v, func(i int, elem reflect.Value) {
-		if !elem.CanSet() {
-			return
-		}
-		k := keepValue(elem)
-		if i == 0 {
-			m.one = k
-		} else {
-			m.more = append(m.more, k)
-		}
-		if pointers {
-			m.keepPointers(elem, s)
-		}
-	})
+	if v.Kind() == reflect.Struct { // nearly always
+		m.keepElement(v, s, pointers)
+		return
+	}
+	elements(v, func(_ int, elem reflect.Value) { m.keepElement(elem, s, pointers) })
+}
+
+func (m *memory) keepElement(v reflect.Value, s *schema.Schema, pointers bool) {
+	if !v.CanSet() {
+		return
+	}
+	if k := keepValue(v); m.one.live.IsValid() {
+		m.more = append(m.more, k)
+	} else {
+		m.one = k
+	}
+	if pointers {
+		m.keepPointers(v, s)
+	}
 }
 
 // keepPointers remembers what the pointers of a struct point to, as far as they are columns or embedded structs: gorm

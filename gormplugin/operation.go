@@ -88,16 +88,24 @@ func operationOf(stmt *gorm.Statement) *operation {
 
 // begin makes the operation of a statement, or returns nil where the guard has nothing to do with it or has refused it.
 func (p *Plugin) begin(db *gorm.DB, v verb) *operation {
-	stmt := db.Statement
-	e := p.catalog.of(stmt)
-	asked, asks := settingsOf(stmt)
-	if e == nil {
-		e = &p.catalog.nothing
-	}
-	if e.table == nil && e.err == nil && !e.children && !asks {
+	e := p.catalog.of(db.Statement)
+	if (e == nil || e.table == nil && e.err == nil && !e.children) && !hasSettings(db.Statement) {
 		return nil
 	}
-	o := &operation{p: p, stmt: stmt, verb: v, dialect: db.Name(), settings: asked, table: e.table}
+	if e == nil {
+		e = &entry{}
+	}
+	return p.newOperation(db, v, e)
+}
+
+func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
+	stmt := db.Statement
+	asked, asks := settingsOf(stmt)
+	o, _ := p.pool.Get().(*operation)
+	if o == nil {
+		o = &operation{}
+	}
+	o.p, o.stmt, o.verb, o.dialect, o.settings, o.table = p, stmt, v, db.Name(), asked, e.table
 	if o.table == nil { // only the clauses bind, or the fault in the tags
 		o.table = &table{name: bareName(stmt.Table), schema: stmt.Schema}
 		o.passive = e.err == nil && !asks
@@ -135,6 +143,14 @@ func (p *Plugin) begin(db *gorm.DB, v verb) *operation {
 // parentKey marks the statement of a model that has guarded children. gorm copies settings to the statements that save
 // the children, and there the mark names another statement.
 const parentKey = "holdfast:parent"
+
+// free gives an operation back when its statement is over. Nothing may point to it then: the WHERE is the statement's own
+// again, and clones made meanwhile lack the mark that leads to it.
+func (o *operation) free() {
+	p := o.p
+	*o = operation{}
+	p.pool.Put(o)
+}
 
 // refuse ends the statement before it is sent and reports whether it did: in shadow mode it only remembers why it would
 // have. The error is assigned, not added: gorm makes text of the first error when a second one is added.

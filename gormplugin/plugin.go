@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -20,6 +21,7 @@ type Plugin struct {
 	judge   judge
 	report  *report
 	sites   callSites
+	pool    sync.Pool // of *operation
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
