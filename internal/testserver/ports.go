@@ -36,21 +36,31 @@ func ReservePort() (*Port, error) {
 	}
 	const attempts = 200
 	for range attempts {
-		number := firstPort + rand.IntN(lastPort-firstPort+1)
-		lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(number)), os.O_CREATE|os.O_RDWR, 0o600)
+		p, err := reserve(dir, firstPort+rand.IntN(lastPort-firstPort+1))
 		if err != nil {
 			return nil, fmt.Errorf("testserver: %w", err)
 		}
-		if tryLockFile(lock) == nil && free(number) && free(number+busOffset) {
-			return &Port{number, lock}, nil
+		if p != nil {
+			return p, nil
 		}
-		lock.Close()
 	}
 	return nil, errors.New("testserver: no free port found")
 }
 
-// Release gives the port back. The lock's file stays: removing it could let two
-// processes lock two files of the same name.
+// reserve returns nil if the port, or its bus port, is taken. The lock's file stays
+// for ever: removing it could let two processes lock two files of the same name.
+func reserve(dir string, number int) (*Port, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(number)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if tryLockFile(lock) == nil && free(number) && free(number+busOffset) {
+		return &Port{number, lock}, nil
+	}
+	return nil, lock.Close()
+}
+
+// Release gives the port back. It is called once.
 func (p *Port) Release() error { return p.lock.Close() }
 
 // Addr returns "127.0.0.1:port".

@@ -1,3 +1,5 @@
+//go:build unix
+
 package testserver_test
 
 import (
@@ -126,16 +128,25 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// wantGone waits until no process mentions the folder and no server's folder is in it.
+// wantGone waits until no process runs in the folder and no server's folder is in it.
 func wantGone(t *testing.T, addrs map[string]bool, temp string) {
 	t.Helper()
 	gone := func() bool {
 		left, err := filepath.Glob(filepath.Join(temp, "holdfast-test-[0-9]*"))
 		must(t, err)
+		// Where there is no /proc, arguments show the folder of all but PostgreSQL's children.
 		table, err := exec.CommandContext(t.Context(), "ps", "-A", "-o", "stat=,args=").Output()
 		must(t, err)
 		for line := range strings.Lines(string(table)) {
 			if strings.Contains(line, temp+"/") && !strings.HasPrefix(line, "Z") {
+				return false
+			}
+		}
+		folders, err := filepath.Glob("/proc/[0-9]*/cwd")
+		must(t, err)
+		for _, link := range folders {
+			// An error means that the process has ended.
+			if dir, err := os.Readlink(link); err == nil && strings.HasPrefix(dir, temp+"/") {
 				return false
 			}
 		}
