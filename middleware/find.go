@@ -21,7 +21,13 @@ func (r *rule) ahead(t *tree, s site, req *http.Request, rctx *chi.Context, meth
 			path = restOf(rctx)
 		}
 	}
-	if s.router.Find(look, method, path) == "" {
+	known := len(look.RoutePatterns)
+	found := s.router.Find(look, method, path) != ""
+	if n := t.shared(method, look.RoutePatterns, known); n > 0 {
+		cut(look, n)
+		found = true
+	}
+	if !found {
 		return nil, nil, false, nil
 	}
 	// At the path of a mount chi answers with the mount's own pattern, without asking the router there.
@@ -38,6 +44,45 @@ func (r *rule) ahead(t *tree, s site, req *http.Request, rctx *chi.Context, meth
 	from := req.WithContext(context.WithValue(req.Context(), chi.RouteCtxKey, look))
 	at, err := r.final(t, look, method)
 	return at, from, true, err
+}
+
+// shared returns how many of the patterns lead to an endpoint that shares the pattern of a mount, which Find does not
+// stop at though chi does (go-chi/chi#830); 0 if none does.
+func (t *tree) shared(method string, patterns []string, from int) int {
+	if !t.sharing {
+		return 0
+	}
+	for n := from + 1; n <= len(patterns); n++ {
+		if _, isMount := t.mounts[chainKey(patterns[:n])]; isMount && t.exact[method][chainText(patterns[:n])] {
+			return n
+		}
+	}
+	return 0
+}
+
+// cut takes a context back to where it had found n patterns.
+func cut(look *chi.Context, n int) {
+	params := 0
+	for _, p := range look.RoutePatterns[:n] {
+		depth := 0
+		for _, c := range p {
+			switch c {
+			case '{':
+				if depth++; depth == 1 {
+					params++
+				}
+			case '}':
+				depth--
+			}
+		}
+		if strings.HasSuffix(p, "*") {
+			params++
+		}
+	}
+	look.RoutePatterns = look.RoutePatterns[:n]
+	params = min(params, len(look.URLParams.Keys), len(look.URLParams.Values))
+	look.URLParams.Keys = look.URLParams.Keys[:params]
+	look.URLParams.Values = look.URLParams.Values[:params]
 }
 
 // final returns the place of a context that has been routed to its end.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/fault"
@@ -59,6 +60,7 @@ func (l *lockRule) compile(g *Guard, template string, opts []LockOption) (faults
 		}
 	}
 	l.rule = g.newRule(kindLock, template, &c.ruleConfig, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
+	l.text = lockText(c.templates)
 	l.onBusy = c.onBusy
 	for _, text := range c.templates {
 		t, err := l.parse(text)
@@ -83,6 +85,15 @@ func (l *lockRule) compile(g *Guard, template string, opts []LockOption) (faults
 		l.acquire = append(l.acquire, lock.MaxHold(*c.maxHold))
 	}
 	return faults
+}
+
+// lockText is the rule as it was written.
+func lockText(templates []string) string {
+	text := strconv.Quote(templates[0])
+	for _, also := range templates[1:] {
+		text += ", Also(" + strconv.Quote(also) + ")"
+	}
+	return "Lock(" + text + ")"
 }
 
 func (l *lockRule) common() *rule                  { return &l.rule }

@@ -47,6 +47,7 @@ type tree struct {
 	routers   map[chi.Routes][]string    // the prefixes under which each was found
 	rewrites  map[*rule][]string         // middlewares inside of an early rule that change the path
 	exact     map[string]map[string]bool // method -> chains of real endpoints
+	sharing   bool                       // an endpoint shares the pattern of a mount
 	codes     codes
 }
 
@@ -101,7 +102,7 @@ func walk(r chi.Routes) *tree {
 
 func (t *tree) router(r chi.Routes, chain []string, outer []attached) {
 	if reflect.TypeOf(r).Comparable() {
-		t.routers[r] = append(t.routers[r], normal(strings.Join(chain, "")))
+		t.routers[r] = append(t.routers[r], "/"+strings.Trim(strings.TrimSuffix(normal(strings.Join(chain, "")), "*"), "/"))
 	}
 	outer = t.early(outer, r.Middlewares(), chain, site{r, true})
 	for _, route := range r.Routes() {
@@ -137,6 +138,7 @@ func (t *tree) handlers(r chi.Routes, route chi.Route, chain []string, outer []a
 			}
 			t.mounts[chainKey(chain)] = nil
 		}
+		t.sharing = t.sharing || route.SubRoutes != nil
 		if t.exact[method] == nil {
 			t.exact[method] = map[string]bool{}
 		}
