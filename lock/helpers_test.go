@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/internal/redisx"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -105,3 +106,5 @@ func free(t testing.TB, lease *Lease) {
 }
 
 func keys(k ...string) []string { return k }
+
+func wrapped(rdb redis.UniversalClient) (*redisx.Client, error) { return redisx.Wrap(rdb) }
