@@ -6,15 +6,13 @@ import "go.opentelemetry.io/otel/attribute"
 
 // Spans. All are INTERNAL unless said.
 const (
-	SpanLockAcquire    = "holdfast.lock.acquire"
-	SpanLockHold       = "holdfast.lock.hold"
-	SpanDedupBegin     = "holdfast.dedup.begin"
-	SpanDedupComplete  = "holdfast.dedup.complete"
-	SpanStockDeduct    = "holdfast.stock.deduct"
-	SpanStockConfirm   = "holdfast.stock.confirm"
-	SpanStockRelease   = "holdfast.stock.release"
-	SpanReconcile      = "holdfast.reconcile.compare"
-	SpanReconcileApply = "holdfast.reconcile.apply"
+	SpanLockAcquire   = "holdfast.lock.acquire"
+	SpanLockHold      = "holdfast.lock.hold"
+	SpanDedupBegin    = "holdfast.dedup.begin"
+	SpanDedupComplete = "holdfast.dedup.complete"
+	SpanStockDeduct   = "holdfast.stock.deduct"
+	SpanStockConfirm  = "holdfast.stock.confirm"
+	SpanStockRelease  = "holdfast.stock.release"
 )
 
 // Events on spans.
@@ -63,6 +61,7 @@ const (
 	StockSegmentsTried = attribute.Key("holdfast.stock.segments_tried")
 	StockMovement      = attribute.Key("holdfast.stock.movement")
 	ItemHash           = attribute.Key("holdfast.item.hash")
+	ItemID             = attribute.Key("holdfast.item.id") // of items that were chosen at start-up only
 
 	DBOutcome = attribute.Key("holdfast.db.outcome")
 	DBFence   = attribute.Key("holdfast.db.fence")
