@@ -34,8 +34,20 @@ func (c *Counter) Restore(ctx context.Context, item ID, units int64, operation, 
 	return c.adjust(ctx, item, "restore", units, operation, operator)
 }
 
-// adjust works on the item's first segment; units move to the others when they are wanted there.
 func (c *Counter) adjust(ctx context.Context, item ID, action string, units int64, operation, operator string) (int64, error) {
+	left, err := c.adjustOnce(ctx, item, action, units, operation, operator)
+	if err != nil {
+		return left, err
+	}
+	text, _ := idText(item) // checked by now
+	c.soldOut.forget(text)
+	c.tel.decided(ctx, action, text, operation, operator, units)
+	c.tel.move(ctx, movementAdjusted, units)
+	return left, nil
+}
+
+// adjustOnce works on the item's first segment; units move to the others when they are wanted there.
+func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units int64, operation, operator string) (int64, error) {
 	var text string
 	if err := checkID("the item", item, &text, true); err != nil {
 		return 0, err

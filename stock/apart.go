@@ -67,6 +67,7 @@ func (c *Counter) takeApartOnce(ctx context.Context, r *request) (Result, error)
 	if err != nil {
 		return Result{}, err
 	}
+	made := r.order
 	switch a.code() {
 	case 0, 1:
 		r.order, run.try = a.text(1), a.int(2)
@@ -74,7 +75,7 @@ func (c *Counter) takeApartOnce(ctx context.Context, r *request) (Result, error)
 		return Result{}, r.refusal(a)
 	}
 	if a.code() == 1 {
-		return run.replay(ctx)
+		return run.replay(ctx, made)
 	}
 	res, sent, err := run.takeAll(ctx)
 	if err == nil {
@@ -214,9 +215,9 @@ func (run *apart) undo(ctx context.Context, l *line) error {
 	return err
 }
 
-// replay answers an order that is all in.
-func (run *apart) replay(ctx context.Context) (Result, error) {
-	res := Result{Order: run.r.order, Replayed: true}
+// replay answers an order that is all in. made is the order id that this call came with.
+func (run *apart) replay(ctx context.Context, made string) (Result, error) {
+	res := Result{Order: run.r.order, Replayed: !run.r.made || run.r.order != made}
 	released := 0
 	for i := range run.r.lines {
 		l := &run.r.lines[i]

@@ -13,7 +13,7 @@ import (
 )
 
 // Counter sells items whose stock is counted in Redis. It is made by [New] or [NewQuota] and safe for concurrent use. The
-// Redis client stays the caller's.
+// Redis client stays the caller's. With WithSoldOutFilter or WithItemMetrics it is to be closed.
 type Counter struct {
 	rdb     *redisx.Client
 	keys    keyspace
@@ -21,6 +21,8 @@ type Counter struct {
 	scripts *scripts
 	places  places
 	refills refills
+	soldOut *soldOut // nil without the filter
+	tel     *instruments
 	turn    atomic.Uint32 // partition with which Expired begins
 
 	takeOver time.Duration // usualTakeOver; tests cannot wait
@@ -56,15 +58,40 @@ func newCounter(rdb redis.UniversalClient, quota bool, opts []Option) (*Counter,
 	}
 	c := &Counter{rdb: client, cfg: cfg, scripts: newScripts(quota), takeOver: usualTakeOver}
 	c.keys = keyspace{prefix: cfg.prefix, parts: cfg.parts, quota: quota}
+	c.tel = c.newInstruments()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	if err := c.checkCluster(ctx); err != nil && !errors.Is(err, ErrUnavailable) {
+	if err := c.start(ctx); err != nil {
+		c.tel.stop()
 		return nil, err
 	}
-	if err := client.Preload(c.scripts.all()...); err != nil {
-		return nil, fmt.Errorf("stock: %w", err)
+	if cfg.filter > 0 {
+		c.soldOut = newSoldOut(client, c.keys.channel(), cfg.filter)
 	}
 	return c, nil
+}
+
+// start asks the server what it must be asked before the first order.
+func (c *Counter) start(ctx context.Context) error {
+	if err := c.checkCluster(ctx); err != nil && !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	if err := c.rdb.Preload(c.scripts.all()...); err != nil {
+		return fmt.Errorf("stock: %w", err)
+	}
+	if policy := c.rdb.EvictionPolicy(ctx); policy != "" && policy != "noeviction" {
+		c.tel.mayEvict(ctx, policy)
+	}
+	return nil
+}
+
+// Close ends what the Counter does in the background, and waits for it: listening for the sold-out filter, and the gauge of
+// items. A Counter with neither need not be closed. It may be called twice; afterwards the Counter works as without them.
+func (c *Counter) Close() {
+	c.tel.stop()
+	if c.soldOut != nil {
+		c.soldOut.close()
+	}
 }
 
 // checkCluster refuses the flat keyspace on a cluster, whose scripts would need keys of several slots.

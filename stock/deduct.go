@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/telemetry"
 )
 
 // codes of the scripts. Each script says which of them it returns.
@@ -40,11 +42,31 @@ const mostTurns = 64
 // More round trips are made the first time that an instance meets an item with segments or with a limit over something
 // else than item and activity; when a user's segment is empty; and for lines in several partitions.
 func (c *Counter) Deduct(ctx context.Context, o Order) (Result, error) {
+	began := time.Now()
+	ctx, span := c.tel.tracer.Start(ctx, telemetry.SpanStockDeduct)
+	t := told{what: "deduct", outcome: outcomeDeducted, request: hashOf(ctx, o.RequestID)}
 	r, err := c.check(ctx, &o)
-	if err != nil {
-		return Result{}, err
+	var res Result
+	if err == nil {
+		if c.cfg.hold > 0 || c.cfg.stream {
+			r.trace = telemetry.TraceParent(ctx)
+		}
+		t.item, t.units = r.lines[0].item, r.units()
+		if c.soldOut.refuses(ctx, r) {
+			err = fail(ErrInsufficient, "sold out a moment ago")
+		} else {
+			res, err = c.take(ctx, r)
+		}
+		t.turns = r.turns
 	}
-	return c.take(ctx, r)
+	switch {
+	case err != nil:
+		t.err, t.outcome = err, outcomeOf(err)
+	case res.Replayed:
+		t.outcome = outcomeReplayed
+	}
+	c.tel.deducted(ctx, span, began, &t)
+	return res, err
 }
 
 func (c *Counter) take(ctx context.Context, r *request) (Result, error) {
@@ -53,7 +75,9 @@ func (c *Counter) take(ctx context.Context, r *request) (Result, error) {
 		r.made, random = true, newOrderID()
 		r.order = random
 	}
-	for range mostTurns {
+	returns := c.soldOut.seen()
+	for r.turns < mostTurns {
+		r.turns++
 		together, err := c.locate(ctx, r)
 		if err != nil {
 			return Result{}, err
@@ -73,6 +97,9 @@ func (c *Counter) take(ctx context.Context, r *request) (Result, error) {
 			return Result{}, err
 		}
 		if !again {
+			if a.code() == codeInsufficient {
+				c.soldOut.learn(r, &r.lines[a.int(1)-1], a.int(2), returns)
+			}
 			return r.result(a)
 		}
 	}
@@ -179,7 +206,8 @@ func (r *request) result(a answer) (Result, error) {
 		if a.text(2) == stateReleased {
 			return Result{}, fail(ErrReleased, "")
 		}
-		res.Replayed, lefts = true, 3
+		// An order id that was made for this call tells that the first time was a send of this call, whose reply was lost.
+		res.Replayed, lefts = !r.made || res.Order != r.order, 3
 	}
 	for i := range r.lines {
 		l := &r.lines[i]

@@ -3,6 +3,8 @@ package stock
 import (
 	"context"
 	"errors"
+
+	"github.com/holdfast-go/holdfast/internal/telemetry"
 )
 
 // Reason says why units are given back. It is kept in SQL as the reason why an order was closed.
@@ -56,11 +58,14 @@ type Ended struct {
 type EndOption func(*ending)
 
 type ending struct {
+	why       Reason // empty: confirm
 	units     int64
 	partial   bool
 	operation string
 	of        *Order
 }
+
+func (e *ending) release() bool { return e.why != "" }
 
 // Units ends only n of the order's units, and needs [Operation].
 func Units(n int64) EndOption {
@@ -101,29 +106,51 @@ func (c *Counter) Release(ctx context.Context, orderID string, why Reason, opts 
 
 // end confirms (why is empty) or releases.
 func (c *Counter) end(ctx context.Context, orderID string, why Reason, opts []EndOption) (Ended, error) {
-	var e ending
+	e := ending{why: why}
 	for _, opt := range opts {
-		opt(&e)
+		if opt != nil {
+			opt(&e)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
+	name, t := telemetry.SpanStockConfirm, told{what: "confirm", why: why}
+	if e.release() {
+		name, t.what = telemetry.SpanStockRelease, "release"
+	}
+	ctx, span := c.tel.tracer.Start(ctx, name)
+	if e.of != nil {
+		t.request = hashOf(ctx, e.of.RequestID)
+	} else {
+		t.request = hashOf(ctx, "")
+	}
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
+	got, err := c.endAll(work, orderID, &e, &t)
+	t.outcome, t.units = got.Outcome, got.Units
+	if err != nil {
+		t.err, t.outcome = err, outcomeOf(err)
+	}
+	c.tel.ended(ctx, span, &t)
+	return got, err
+}
+
+// endAll ends units of an order, of all its lines.
+func (c *Counter) endAll(ctx context.Context, orderID string, e *ending, t *told) (Ended, error) {
 	if err := e.check(orderID); err != nil {
 		return Ended{}, err
 	}
-	held, err := c.heldBy(ctx, orderID, &e)
+	held, err := c.heldBy(ctx, orderID, e)
 	if err != nil {
 		return Ended{}, err
 	}
-	if len(held) == 1 {
-		return c.endLine(ctx, &held[0], why, &e)
-	}
-	if e.partial {
+	t.item = held[0].line.item
+	if e.partial && len(held) > 1 {
 		return Ended{}, misuse("a part of an order with several lines is ended by the line's own id, the order's with /1, /2 and so on")
 	}
 	var all Ended
 	var faults []error
 	for i := range held {
-		one, err := c.endLine(ctx, &held[i], why, &e)
+		one, trace, err := c.endLine(ctx, &held[i], e)
+		t.first = trace
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -171,30 +198,33 @@ func severest(faults []error) error {
 	return faults[0]
 }
 
-// endLine ends units of one line.
-func (c *Counter) endLine(ctx context.Context, h *heldLine, why Reason, e *ending) (Ended, error) {
-	release := why != ""
+// endLine ends units of one line. It returns the trace context of the deduct, where that is known.
+func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, string, error) {
 	for range 4 {
-		a, err := c.sendEnd(ctx, h, why, e)
+		a, err := c.sendEnd(ctx, h, e)
 		if err != nil {
-			return Ended{}, err
+			return Ended{}, "", err
 		}
 		switch {
 		case a.code() == codeElsewhere:
 			if err := c.redirected(a, h.line.item, h.line.activity); err != nil {
-				return Ended{}, err
+				return Ended{}, "", err
 			}
 		case a.code() == 0 && !h.fixed && h.line.place.layout() != c.usual(h.line.item).layout() && c.places.forget(h.line.item, h.line.activity):
 			// The place was remembered from an earlier sale.
 		default:
-			return ended(a, release)
+			got, err := ended(a, e.release())
+			if err == nil && e.release() {
+				c.soldOut.forget(h.line.item)
+			}
+			return got, a.text(3), err
 		}
 		c.locateHeld(h)
 	}
-	return Ended{}, corrupt("switch")
+	return Ended{}, "", corrupt("switch")
 }
 
-func (c *Counter) sendEnd(ctx context.Context, h *heldLine, why Reason, e *ending) (answer, error) {
+func (c *Counter) sendEnd(ctx context.Context, h *heldLine, e *ending) (answer, error) {
 	l := &h.line
 	layout := l.place.layout()
 	if h.fixed && !c.keys.quota {
@@ -205,7 +235,7 @@ func (c *Counter) sendEnd(ctx context.Context, h *heldLine, why Reason, e *endin
 		amount = e.units
 	}
 	keys := []string{c.keys.hold(l.part, h.order), c.keys.request(l.part, h.id), c.keys.deadlines(l.part), c.keys.control(l.part, l.item)}
-	if why == "" {
+	if !e.release() {
 		return c.run(ctx, c.scripts.confirm, keys, h.order, h.id, l.what, amount, e.operation, actField(l.activity), "", layout)
 	}
 	var over any = ""
@@ -216,7 +246,7 @@ func (c *Counter) sendEnd(ctx context.Context, h *heldLine, why Reason, e *endin
 	shards := c.shards(l.place)
 	keys = c.keys.appendCounter(keys, l.part, l.item, shards)
 	return c.run(ctx, c.scripts.release, keys, h.order, h.id, l.what, amount, e.operation, actField(l.activity), over, layout,
-		flag(why == Insufficient), shards, spread(l.user, shards), c.keys.channel(), l.item)
+		flag(e.why == Insufficient), shards, spread(l.user, shards), c.keys.channel(), l.item)
 }
 
 func ended(a answer, release bool) (Ended, error) {

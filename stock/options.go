@@ -3,11 +3,15 @@ package stock
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
-// An Option changes a [Counter]. New checks all of them.
+// An Option changes how New and NewQuota make a Counter; they check all of them. A nil Option is ignored.
 type Option func(*config) error
 
 type config struct {
@@ -17,6 +21,12 @@ type config struct {
 	keep    time.Duration
 	stream  bool
 	backlog int64
+	filter  time.Duration
+	items   []string
+
+	tracers trace.TracerProvider
+	meters  metric.MeterProvider
+	logger  *slog.Logger
 }
 
 const (
@@ -27,6 +37,9 @@ const (
 	mostParts    = 100
 	usualBacklog = 100_000
 	mostBacklog  = 10_000_000
+	leastFilter  = 10 * time.Millisecond
+	mostFilter   = time.Minute
+	mostItems    = 100
 	// streamLife is how long a stream lives after its last entry, at least.
 	streamLife = 7 * 24 * time.Hour
 )
@@ -107,11 +120,82 @@ func WithRetryWindow(d time.Duration) Option {
 	}
 }
 
+// WithSoldOutFilter lets an instance refuse orders for an item by itself, for d after Redis has told it that nothing is
+// left: a crowd that comes too late then costs Redis next to nothing. A return or a restock ends that at once in every
+// instance, by a message; should the message be lost, after d. It never says that something is there. Off unless given;
+// from 10 ms to 1 min; 1 s is a good choice. Counters with it are ended by Close.
+//
+// What it costs: while it lasts, the repeat of an order that was taken hears ErrInsufficient instead of its first outcome,
+// unless the middleware knows that it is a repeat.
+func WithSoldOutFilter(d time.Duration) Option {
+	return func(c *config) error {
+		if d < leastFilter || d > mostFilter {
+			return fmt.Errorf("stock: WithSoldOutFilter(%v): from %v to %v", d, leastFilter, mostFilter)
+		}
+		c.filter = d
+		return nil
+	}
+}
+
+// WithItemMetrics shows what is left of these items, at most 100, in the gauge holdfast.stock.remaining. They are asked
+// for whenever metrics are collected. Counters with it are ended by Close.
+func WithItemMetrics(items ...ID) Option {
+	return func(c *config) error {
+		if len(items) > mostItems {
+			return fmt.Errorf("stock: WithItemMetrics with %d items: at most %d, as each one is a series of its own", len(items), mostItems)
+		}
+		for _, item := range items {
+			var text string
+			if err := checkID("an item of WithItemMetrics", item, &text, true); err != nil {
+				return err
+			}
+			c.items = append(c.items, text)
+		}
+		return nil
+	}
+}
+
+// WithTracerProvider sets the provider of spans. By default it is that of the span in the context of a call, else the
+// global one. Nil is ignored.
+func WithTracerProvider(tp trace.TracerProvider) Option {
+	return func(c *config) error {
+		if tp != nil {
+			c.tracers = tp
+		}
+		return nil
+	}
+}
+
+// WithMeterProvider sets the provider of metrics, by default the global one. Nil is ignored.
+func WithMeterProvider(mp metric.MeterProvider) Option {
+	return func(c *config) error {
+		if mp != nil {
+			c.meters = mp
+		}
+		return nil
+	}
+}
+
+// WithLogger sets the logger, by default slog.Default() at the time of New. Nil is ignored.
+func WithLogger(l *slog.Logger) Option {
+	return func(c *config) error {
+		if l != nil {
+			c.logger = l
+		}
+		return nil
+	}
+}
+
 func newConfig(opts []Option) (config, error) {
 	c := config{keep: leastKeep}
 	var faults []error
 	for _, opt := range opts {
-		faults = append(faults, opt(&c))
+		if opt != nil {
+			faults = append(faults, opt(&c))
+		}
+	}
+	if c.logger == nil {
+		c.logger = slog.Default()
 	}
 	if c.backlog > 0 && !c.stream {
 		faults = append(faults, errors.New("stock: WithMaxBacklog without WithStream: add WithStream, or leave it out"))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"math"
 	"slices"
 	"strconv"
 
@@ -131,6 +132,16 @@ type request struct {
 	what      string // the whole order's fingerprint, empty for one line
 	lines     []line
 	trace     string
+	turns     int // how often it was sent to be decided
+}
+
+// units is how many units the order has in all; lines that add up to more than fits count as the largest number.
+func (r *request) units() int64 {
+	n := int64(0)
+	for i := range r.lines {
+		n = min(n, math.MaxInt64-r.lines[i].units) + r.lines[i].units
+	}
+	return n
 }
 
 // orderOf and idOf are the ids of one line.

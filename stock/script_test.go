@@ -306,7 +306,7 @@ func TestFlatKeyspaceOnAClusterIsRefused(t *testing.T) {
 // A server that is away at the start stops nobody; the cluster is noticed by the first warm-up.
 func TestServerAwayAtTheStart(t *testing.T) {
 	srv := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
 	srv.Close()
 	c, err := New(rdb)

@@ -53,6 +53,9 @@ func (c *Counter) toggle(ctx context.Context, item ID, action, operation, operat
 		}
 		return corrupt("answer of a script")
 	})
+	if err == nil {
+		c.tel.decided(ctx, action, text, operation, operator, units)
+	}
 	return units, err
 }
 

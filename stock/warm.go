@@ -68,6 +68,9 @@ func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed,
 		all.First = all.First || one.First
 	}
 	c.places.store(r.item, r.activity, p)
+	if all.Added > 0 {
+		c.soldOut.forget(r.item)
+	}
 	return all, nil
 }
 

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"context"
+
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
@@ -57,4 +59,27 @@ func (m Meter) Gauge(name, unit, description string) metric.Int64Gauge {
 		return noop.Int64Gauge{}
 	}
 	return g
+}
+
+// ObservableGauge makes a gauge whose values are asked for at each collection: observe is given a function that records
+// one. It returns what ends that.
+func (m Meter) ObservableGauge(name, unit, description string, observe func(ctx context.Context, record func(value int64, opts ...metric.ObserveOption))) (stop func()) {
+	g, err := m.m.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	if err != nil {
+		otel.Handle(err)
+		return func() {}
+	}
+	reg, err := m.m.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		observe(ctx, func(value int64, opts ...metric.ObserveOption) { o.ObserveInt64(g, value, opts...) })
+		return nil
+	}, g)
+	if err != nil {
+		otel.Handle(err)
+		return func() {}
+	}
+	return func() {
+		if err := reg.Unregister(); err != nil {
+			otel.Handle(err)
+		}
+	}
 }

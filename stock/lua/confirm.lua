@@ -6,7 +6,7 @@
 --
 -- The hold is the proof that units are held; without one it is the request record, if that was written without a hold.
 --
--- Returns {code, units}; the code is
+-- Returns {code, units, 0, trace context of the deduct or empty}; the code is
 --   1 confirmed by this call, or by an earlier one with this operation id    2 confirmed before    3 released before
 --   0 nothing held    -5 the ids belong to something else    -10, 'argument' or 'stored', what
 --   -20, 1, empty, layout: the item lies elsewhere
@@ -29,4 +29,4 @@ if not asked then
     return answer
 end
 finish(p, proof, 'confirmed', asked)
-return {1, asked}
+return {1, asked, 0, proof.trace}

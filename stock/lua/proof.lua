@@ -26,7 +26,7 @@ local function find()
     if ARGV[1] == '' or ARGV[2] == '' or ARGV[3] == '' then
         return nil, {-10, 'argument', 'id'}
     end
-    local hold = redis.pcall('HMGET', KEYS[1], 'what', 'confirmed', 'released', 'op:' .. ARGV[5], 'request')
+    local hold = redis.pcall('HMGET', KEYS[1], 'what', 'confirmed', 'released', 'op:' .. ARGV[5], 'request', 'trace')
     if broken(hold) then
         return nil, {-10, 'stored', 'hold'}
     end
@@ -53,7 +53,7 @@ local function find()
     end
     local proof = {
         units = int(string.match(from[1], ':(%d+)$')), confirmed = int(from[2]), released = int(from[3]),
-        op = ARGV[5] ~= '' and from[4], record = mine,
+        op = ARGV[5] ~= '' and from[4], record = mine, trace = hold[6] or '',
     }
     if not proof.units or not proof.confirmed or not proof.released or proof.confirmed + proof.released > proof.units then
         return nil, {-10, 'stored', p == 1 and 'hold' or 'request record'}
@@ -72,14 +72,14 @@ local function judge(proof, way)
         if how ~= way or asked and asked ~= int(units) then
             return nil, {-5, 0}
         end
-        return nil, {1, int(units), 0}
+        return nil, {1, int(units), 0, proof.trace}
     end
     local open = proof.units - proof.confirmed - proof.released
     if open == 0 then
         if proof[way] > 0 then
-            return nil, {2, proof[way], 0}
+            return nil, {2, proof[way], 0, proof.trace}
         end
-        return nil, {3, 0, 0}
+        return nil, {3, 0, 0, proof.trace}
     end
     if asked and asked > open then
         return nil, {-10, 'argument', 'units: more than are open'}

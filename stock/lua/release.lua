@@ -9,7 +9,7 @@
 --
 -- The hold is the proof that units are held; without one it is the request record, if that was written without a hold.
 --
--- Returns {code, units, 1 if the counter is gone}; the code is
+-- Returns {code, units, 1 if the counter is gone, trace context of the deduct or empty}; the code is
 --   1 released by this call, or by an earlier one with this operation id    2 released before    3 confirmed before
 --   0 nothing held    -5 the ids belong to something else    -10, 'argument' or 'stored', what
 --   -20, 1, scope or empty, layout: the item lies or is limited otherwise
@@ -84,4 +84,4 @@ elseif marked then
     redis.call('HDEL', KEYS[marker], ARGV[1])
 end
 finish(p, proof, 'released', asked)
-return {1, asked, gone}
+return {1, asked, gone, proof.trace}
