@@ -149,13 +149,13 @@ func (c *Claim) end(ctx context.Context, how func(ctx context.Context) (stored s
 	c.once.Do(func() {
 		c.stop()
 		defer c.d.work.leave()
-		ctx = context.WithoutCancel(ctx)
 		if c.bypassed {
 			defer c.release()
 			_, _, c.err = how(ctx)
 			return
 		}
 		ctx, span := c.d.tel.tracer.Start(ctx, telemetry.SpanDedupComplete)
+		ctx = context.WithoutCancel(ctx)
 		var stored string
 		var size int
 		returned := false

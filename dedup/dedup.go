@@ -110,9 +110,10 @@ func (d *Dedup) ask(ctx context.Context, b BeginRequest) (Answer, error) {
 
 // typed gives an error of a store that is none of ours a type: nobody knows what happened.
 func typed(err error) error {
-	var e *Error
-	switch {
-	case err == nil, errors.As(err, &e):
+	if err == nil {
+		return nil
+	}
+	if e := (*Error)(nil); errors.As(err, &e) {
 		return err
 	}
 	for _, known := range []error{ErrUnavailable, ErrUnknownOutcome, ErrLeaseLost, ErrNoRecord, ErrInFlight, ErrCorrupt, ErrInvalid} {

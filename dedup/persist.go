@@ -9,7 +9,11 @@ import (
 
 // once is one call of the store, within the time that one call has.
 func (d *Dedup) once(ctx context.Context, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.call)
+	return d.within(ctx, d.cfg.call, call)
+}
+
+func (d *Dedup) within(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return typed(call(ctx))
 }
@@ -17,16 +21,15 @@ func (d *Dedup) once(ctx context.Context, call func(context.Context) error) erro
 // insist calls the store again and again while it does not answer, for the given time at most. If one of the calls may
 // have been carried out, the error says so.
 func (d *Dedup) insist(ctx context.Context, budget time.Duration, call func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
+	end := time.Now().Add(budget)
 	unknown := false
 	for n := 0; ; n++ {
-		err := d.once(ctx, call)
+		err := d.within(ctx, min(d.cfg.call, time.Until(end)), call)
 		unknown = unknown || errors.Is(err, ErrUnknownOutcome)
 		if !unsettled(err) {
 			return err
 		}
-		if !sleep(ctx, insistPause(n)) {
+		if left := time.Until(end); left <= 0 || !sleep(ctx, min(left, insistPause(n))) || time.Until(end) <= 0 {
 			if unknown && !errors.Is(err, ErrUnknownOutcome) {
 				err = &Error{Err: ErrUnknownOutcome, Cause: err}
 			}

@@ -77,7 +77,7 @@ func (s *RedisStore) Begin(ctx context.Context, b BeginRequest) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
-	reply, err := s.run(ctx, beginScript, b.Owner, b.Fingerprint, lease, ttl, flag(b.NoTakeover), b.TraceParent)
+	reply, err := s.run(ctx, beginScript, &b.Owner, b.Token, b.Fingerprint, lease, ttl, flag(b.NoTakeover), b.TraceParent)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -90,7 +90,7 @@ func (s *RedisStore) Renew(ctx context.Context, o Owner, lease time.Duration) er
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, renewScript, o, ms)
+	reply, err := s.run(ctx, renewScript, &o, o.Token, ms)
 	return verdict(reply, err)
 }
 
@@ -103,7 +103,7 @@ func (s *RedisStore) Complete(ctx context.Context, o Owner, r Result, ttl time.D
 	if o.Attempt < 1 || r.Code < 0 {
 		return invalid(fmt.Sprintf("attempt %d, code %d: at least 1 and 0", o.Attempt, r.Code))
 	}
-	reply, err := s.run(ctx, completeScript, o, strconv.Itoa(o.Attempt), o.Fingerprint, ms, strconv.Itoa(r.Code), flag(r.Omitted), r.Data)
+	reply, err := s.run(ctx, completeScript, &o, o.Token, o.Attempt, o.Fingerprint, ms, r.Code, flag(r.Omitted), r.Data)
 	return verdict(reply, err)
 }
 
@@ -118,20 +118,18 @@ func (s *RedisStore) Forget(ctx context.Context, o Owner) error {
 // giveUp takes the second answer of a script that was sent twice for what the first one has left: the record is gone, or
 // another has begun since.
 func (s *RedisStore) giveUp(ctx context.Context, script *redisx.Script, o Owner) error {
-	reply, err := s.run(ctx, script, o)
+	reply, err := s.run(ctx, script, &o, o.Token)
 	if err == nil && reply.Sent > 1 && (reply.Val == int64(0) || reply.Val == int64(-1)) {
 		return nil
 	}
 	return verdict(reply, err)
 }
 
-func (s *RedisStore) run(ctx context.Context, script *redisx.Script, o Owner, args ...any) (redisx.Reply, error) {
+func (s *RedisStore) run(ctx context.Context, script *redisx.Script, o *Owner, args ...any) (redisx.Reply, error) {
 	if o.ID == "" || o.Token == "" {
 		return redisx.Reply{}, invalid("the record id or the token is empty")
 	}
-	argv := make([]any, 1, 8)
-	argv[0] = o.Token
-	reply, err := s.rdb.Run(ctx, script, []string{s.prefix + o.ID}, append(argv, args...)...)
+	reply, err := s.rdb.Run(ctx, script, []string{s.prefix + o.ID}, args...)
 	return reply, sendError(script, err)
 }
 
@@ -227,12 +225,12 @@ func (r *answerReader) string() string {
 	return s
 }
 
-// milliseconds writes a duration for a script, rounded up; under a millisecond there is nothing to write.
-func milliseconds(what string, d time.Duration) (string, error) {
+// milliseconds returns a duration for a script, rounded up; under a millisecond there is nothing to say.
+func milliseconds(what string, d time.Duration) (int64, error) {
 	if d < time.Millisecond {
-		return "", invalid(fmt.Sprintf("%s is %v, the least is 1ms", what, d))
+		return 0, invalid(fmt.Sprintf("%s is %v, the least is 1ms", what, d))
 	}
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10), nil
+	return int64((d + time.Millisecond - 1) / time.Millisecond), nil
 }
 
 func flag(b bool) string {

@@ -60,7 +60,7 @@ func (r Request) ID() string {
 		buf = append(buf, part...)
 	}
 	sum := sha256.Sum256(buf)
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return string(base64.RawURLEncoding.AppendEncode(stack[:0], sum[:]))
 }
 
 // Hash returns how Key shows in spans and logs: the first 16 hex digits of its SHA-256, whatever Scope and Name are.

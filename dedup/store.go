@@ -10,7 +10,8 @@ import (
 //
 // Every call is one atomic step and may be sent twice with the same token: the second has no further effect and gives
 // the same answer. Deadlines are judged by the store's own clock. Nothing is changed or deleted under another token. A
-// call does not block for more than 250 ms, nor beyond its context.
+// call ends with its context, which lives for 250 ms at most; one that is on the wire may take as long as the client's
+// own time-out. What it is given is not kept after it has returned, nor is what it returned.
 //
 // An error that is neither of those named at a method is ErrUnavailable (nothing was done, for certain),
 // ErrUnknownOutcome (nobody knows), ErrCorrupt (what lies there is not a record of this format; it is left alone) or

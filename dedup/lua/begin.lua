@@ -18,42 +18,44 @@
 
 local key, token, fp, lease, ttl = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local function whole(s) return s and #s <= 15 and string.find(s, '^%d+$') and tonumber(s) end
-
-if #KEYS ~= 1 or #ARGV ~= 6 or token == '' or (whole(lease) or 0) < 1 or (whole(ttl) or 0) < 1 then
+if #KEYS ~= 1 or #ARGV ~= 6 or token == '' or #lease > 15 or #ttl > 15
+  or not string.find(lease, '^[1-9]%d*$') or not string.find(ttl, '^[1-9]%d*$') then
   return redis.error_reply('ERR holdfast begin: bad arguments')
 end
 
-local r = redis.pcall('HMGET', key, 'v', 'st', 'tok', 'att', 'fp', 'lease', 'to', 'tp', 'code', 'omit', 'res', 'born')
-if r.err then
-  if string.find(r.err, 'WRONGTYPE', 1, true) then return {6, '', ''} end
-  return redis.error_reply(r.err)
-end
-local v, st, owner, att, had, deadline, took, tp, code, born = r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[12]
-
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local function ms(n) return string.format('%.0f', n) end
 
 local function run(attempt, takeover, first, born)
-  redis.call('HSET', key, 'v', '1', 'st', 'running', 'tok', token, 'att', ms(attempt), 'fp', had or fp,
-    'lease', ms(now + tonumber(lease)), 'to', takeover, 'tp', first, 'born', born)
+  redis.call('HSET', key, 'v', '1', 'st', 'running', 'tok', token, 'att', string.format('%.0f', attempt), 'fp', fp,
+    'lease', string.format('%.0f', now + lease), 'to', takeover, 'tp', first, 'born', born)
   redis.call('PEXPIRE', key, ttl)
   return {1, attempt, tonumber(takeover), first}
 end
 
-if not v and not st and redis.call('EXISTS', key) == 0 then return run(1, '0', ARGV[6], ms(now)) end
+if redis.call('EXISTS', key) == 0 then return run(1, '0', ARGV[6], string.format('%.0f', now)) end
 
-local whole_record = v == '1' and owner and had and tp and born and (took == '0' or took == '1') and whole(deadline)
+local r = redis.pcall('HMGET', key, 'v', 'st', 'tok', 'att', 'fp', 'lease', 'to', 'tp', 'born', 'code', 'omit', 'res')
+if r.err then
+  if string.find(r.err, 'WRONGTYPE', 1, true) then return {6, '', ''} end
+  return redis.error_reply(r.err)
+end
+local v, st, owner, att, had, deadline, took, tp, born = r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9]
+local code, omitted, data = r[10], r[11], r[12]
+
+local function whole(s) return s and #s <= 15 and string.find(s, '^%d+$') and tonumber(s) end
+local sound = v == '1' and owner and had and tp and born and (took == '0' or took == '1') and whole(deadline)
   and (whole(att) or 0) >= 1
-  and (st == 'running' or st == 'failed' or (st == 'done' and whole(code) and (r[10] == '0' or r[10] == '1') and r[11]))
-if not whole_record then return {6, st or '', code or ''} end
+  and (st == 'running' or st == 'failed' or (st == 'done' and whole(code) and (omitted == '0' or omitted == '1') and data))
+if not sound then return {6, st or '', code or ''} end
 
 att, deadline = tonumber(att), tonumber(deadline)
-if had == '' then had = false end
-if had and fp ~= '' and had ~= fp then return {3} end
+if had ~= '' then
+  if fp ~= '' and had ~= fp then return {3} end
+  fp = had
+end
 
-if st == 'done' then return {2, att, tonumber(code), tonumber(r[10]), tp, r[11]} end
+if st == 'done' then return {2, att, tonumber(code), tonumber(omitted), tp, data} end
 
 if owner == token then
   -- A begin that was under way for so long that its caller has given up must not start anything.

@@ -23,7 +23,7 @@ func (c *Client) Once(ctx context.Context, s *Script, keys []string, args ...any
 		return nil, &Error{Unavailable, err}
 	}
 	val, err := b.do(ctx, node, s.evalsha(ctx, keys, args))
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		val, err = b.do(ctx, node, s.eval(ctx, keys, args))
 	}
 	return answer(val, err)
@@ -37,7 +37,7 @@ func (c *Client) Alone(ctx context.Context, s *Script, keys []string, args ...an
 	}
 	cmd := s.evalsha(ctx, keys, args)
 	err := c.Process(ctx, cmd)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		cmd = s.eval(ctx, keys, args)
 		err = c.Process(ctx, cmd)
 	}
