@@ -15,7 +15,12 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-func TestMain(m *testing.M) { testserver.Main(m) }
+func TestMain(m *testing.M) {
+	if workerMain() { // this process was started by a test, to be another one
+		return
+	}
+	testserver.Main(m)
+}
 
 // soon is how long a test waits for what should happen at once: much longer than it takes, on any machine.
 const soon = 10 * time.Second

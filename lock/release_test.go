@@ -103,6 +103,64 @@ func TestHandoverWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// The same, and the next one leaves before it has asked: what it may have been given is taken away.
+func TestHandoverWithoutAnAnswerToOneThatLeaves(t *testing.T) {
+	bubble(t, []Option{Wait(time.Hour)}, func(t *testing.T, l *Locker, m *memory) {
+		lease := must(t, l, keys("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := l.Acquire(ctx, keys("a"))
+			busyBecause(t, err, Cancelled)
+		})
+		synctest.Wait()
+		m.failing(func(step, _ string) (bool, error) {
+			if step != "handover" {
+				return true, nil
+			}
+			cancel()
+			m.mu.Unlock() // it leaves while the answer is on its way
+			wg.Wait()
+			m.mu.Lock()
+			return true, ErrUnknownOutcome
+		})
+		free(t, lease)
+		synctest.Wait()
+		if m.token("lock:a") != "" {
+			t.Error("a token was left behind")
+		}
+		pass(2 * time.Second)
+	})
+	bubble(t, []Option{Wait(time.Hour)}, func(t *testing.T, l *Locker, m *memory) {
+		lease := must(t, l, keys("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx, keys("a"))
+			done <- err
+		}()
+		synctest.Wait()
+		m.failing(func(step, _ string) (bool, error) {
+			switch step {
+			case "handover":
+				return true, ErrUnknownOutcome
+			case "acquire": // it leaves while it asks, and its question is lost
+				cancel()
+				return false, ErrUnavailable
+			}
+			return true, nil
+		})
+		free(t, lease)
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("err = %v, want the context's", err)
+		}
+		pass(2 * time.Second)
+		if m.token("lock:a") != "" {
+			t.Error("a token was left behind")
+		}
+	})
+}
+
 // A waiter that leaves while the lock is on its way to it is passed over: the lock goes to the next one, or is freed.
 func TestWaiterThatLeavesDuringTheHandover(t *testing.T) {
 	for name, more := range map[string]int{"nobody else": 0, "one more": 1, "three more": 3} {

@@ -122,6 +122,33 @@ func TestWatchEndsAfterTheLastWaiter(t *testing.T) {
 	})
 }
 
+// After 16 hand-overs, or 250 ms, the lock is freed; if another process waits, the next one here stands back for a
+// moment, deaf to wake-ups, so that the other one can get in. If nobody else waits it goes on at once.
+func TestStandingBack(t *testing.T) {
+	for name, others := range map[string]bool{"others wait": true, "nobody else": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, []Option{Wait(time.Hour)}, func(t *testing.T, l *Locker, m *memory) {
+				lease := must(t, l, keys("a"))
+				if others {
+					m.client().Watch(func(string) {}).Add("lock:a")
+				}
+				asked := m.count("acquire")
+				in, wg := waiters(t, l, longestStreak+3, 0, keys("a"))
+				start := time.Now()
+				free(t, lease)
+				wg.Wait()
+				inOrder(t, in, longestStreak+3)
+				if n := m.count("acquire") - asked; n != 1 {
+					t.Errorf("%d acquires, want one after %d hand-overs", n, longestStreak)
+				}
+				if d := time.Since(start); others && (d < minStandby || d > maxStandby) || !others && d != 0 {
+					t.Errorf("it took %v in all", d)
+				}
+			})
+		})
+	}
+}
+
 // A process that has kept the key to itself for 16 leases, or 250 ms, lets others go first if there are any.
 func TestOtherProcessesAreNotStarved(t *testing.T) {
 	bubble(t, []Option{Wait(time.Hour), TTL(10 * time.Second)}, func(t *testing.T, l *Locker, m *memory) {
