@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-go/holdfast/dedup"
 )
@@ -49,15 +50,25 @@ func TestE1_MethodNotCovered(t *testing.T) {
 	})
 }
 
-// E2: where the route is not known the request is refused, and a 404 or 405 never has a record.
+// E2: where the route is not known the request is refused, and a 404 or 405 never has a record. An opaque mount is one
+// route.
 func TestE2_RouteNotKnown(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *shop) {
-		var c counter
-		s.With(s.guard.Dedup("{userID}")).Mount("/std", http.StripPrefix("/std", &c))
+		var c, opaque counter
+		always := func(*http.Request) bool { return true }
+		s.Route("/hidden", func(r chi.Router) {
+			r.Use(chimiddleware.Maybe(s.guard.Dedup("{userID}"), always))
+			r.Post("/x", c.ServeHTTP)
+		})
+		s.Route("/named", func(r chi.Router) {
+			r.Use(chimiddleware.Maybe(s.guard.Dedup("{userID}", RouteName("named")), always))
+			r.Post("/x", opaque.ServeHTTP)
+		})
+		s.With(s.guard.Dedup("{userID}")).Mount("/std", &opaque)
 		s.With(s.guard.Dedup("{userID}")).Post("/a", c.ServeHTTP)
-		got := s.do(call{path: "/std/x", key: "k"})
+		got := s.do(call{path: "/hidden/x", key: "k"})
 		if got.status != 500 || got.code() != "misuse" || !s.logs.has("RouteName", "With, in a Group") {
-			t.Errorf("below an opaque mount: %d %s; log:\n%s", got.status, got.body, s.logs)
+			t.Errorf("hidden in another middleware: %d %s; log:\n%s", got.status, got.body, s.logs)
 		}
 		if got := s.do(call{path: "/nowhere", key: "k"}); got.status != 404 {
 			t.Errorf("no such route: %d", got.status)
@@ -69,19 +80,12 @@ func TestE2_RouteNotKnown(t *testing.T) {
 			t.Errorf("records %v, want none", keys)
 		}
 		c.ran(t, 0)
-	})
-}
-
-func TestE2_AWildcardWithAName(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *shop) {
-		var c counter
-		s.With(s.guard.Dedup("{userID}", RouteName("std"))).Mount("/std", &c)
-		for range 2 {
-			if got := s.do(call{path: "/std/x", key: "k"}); got.status != 201 {
-				t.Errorf("%d %s", got.status, got.body)
+		for _, path := range []string{"/std/x", "/named/x", "/std/x", "/named/x"} {
+			if got := s.do(call{path: path, key: "k"}); got.status != 201 {
+				t.Errorf("%s: %d %s", path, got.status, got.body)
 			}
 		}
-		c.ran(t, 1)
+		opaque.ran(t, 2)
 	})
 }
 

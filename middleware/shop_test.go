@@ -322,3 +322,23 @@ func (generous) Renew(context.Context, lock.Held) (lock.State, error) { return l
 func (generous) Release(context.Context, lock.Held) (lock.Released, error) {
 	return lock.Released{State: lock.Ours}, nil
 }
+
+// redisVia sends a client through a proxy.
+func redisVia(addr string) func(*redis.Options) {
+	return func(o *redis.Options) { o.Addr = addr }
+}
+
+// recoverer is chi's Recoverer without the report.
+func recoverer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				if v == http.ErrAbortHandler {
+					panic(v)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
