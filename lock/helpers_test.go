@@ -112,4 +112,11 @@ func free(t testing.TB, lease *Lease) {
 
 func keys(k ...string) []string { return k }
 
-func wrapped(rdb redis.UniversalClient) (*redisx.Client, error) { return redisx.Wrap(rdb) }
+func mustWrap(t testing.TB, rdb redis.UniversalClient) *redisx.Client {
+	t.Helper()
+	c, err := redisx.Wrap(rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -263,8 +263,7 @@ func TestMutualExclusion(t *testing.T) {
 func TestLateReleaseLeavesTheNextHolderAlone(t *testing.T) {
 	srv := testserver.Redis(t)
 	rdb := srv.Client(t)
-	c, err := wrapped(rdb)
-	check(t, err)
+	c := mustWrap(t, rdb)
 	rounds := func(b Backend) (wrong int) {
 		prefix := srv.Prefix(t)
 		a, other := closing(t, with(t, b, Prefix(prefix), Wait(0))), over(t, rdb, Prefix(prefix), Wait(0))
