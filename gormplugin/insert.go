@@ -41,6 +41,9 @@ func (o *operation) buildValues(c clause.Clause, stmt *gorm.Statement) (clause.C
 		o.refuse(fail(ErrUnguardedWrite, "values", "a VALUES clause of another type than clause.Values cannot be judged"))
 		return c, o.refusal == nil
 	}
+	if i, ok := stmt.Clauses["INSERT"].Expression.(clause.Insert); ok && replaces(i.Modifier) && o.refuse(fail(ErrUnguardedWrite, "replace", "INSERT OR REPLACE deletes the rows that are in the way")) {
+		return c, false
+	}
 	o.built, o.qualify = true, true
 	in := &insertion{o, values}
 	if refusal := in.checkStart(); refusal != nil {
@@ -62,6 +65,9 @@ func (o *operation) buildValues(c clause.Clause, stmt *gorm.Statement) (clause.C
 	c.Expression = in.Values
 	return c, true
 }
+
+// replaces reports whether a modifier lets a statement delete rows that are in its way.
+func replaces(modifier string) bool { return containsWord(modifier, "replace") }
 
 // index returns the place of a column, -1 where the insert does not have it.
 func (in *insertion) index(c *column) int {
@@ -209,7 +215,6 @@ func (o *operation) fillModel(db *gorm.DB) error {
 		return nil
 	}
 	request, _ := reqctx.RequestOf(stmt.Context)
-	updates := o.upsert != nil && !o.upsert.nothing
 	var err error
 	set := func(elem reflect.Value, c *column, value any) {
 		if f := o.fieldOf(c); f != nil && err == nil && elem.CanSet() {
@@ -221,7 +226,7 @@ func (o *operation) fillModel(db *gorm.DB) error {
 		if o.hasFence {
 			set(elem, t.fence, o.fence)
 		}
-		if updates { // whether the row was there already is not known, and with it neither its version nor its request
+		if !o.upsert.inserts(i) { // it may have been there: neither its version nor its request is known
 			if o.upsert.checksVersion {
 				set(elem, t.version, 1+o.loadedVersion(i))
 			}

@@ -21,6 +21,9 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 		o.refuse(&Error{sentinel: ErrUnguardedWrite, reason: "set", hint: "a SET clause of another type than clause.Set cannot be judged"})
 		return c, o.refusal == nil
 	}
+	if u, ok := stmt.Clauses["UPDATE"].Expression.(clause.Update); ok && replaces(u.Modifier) && o.refuse(fail(ErrUnguardedWrite, "replace", "UPDATE OR REPLACE deletes the rows that are in the way")) {
+		return c, false
+	}
 	_, from := stmt.Clauses["FROM"]
 	o.qualify = from && o.verb == verbUpdate
 	o.changes = makeRoom(o.changes, len(set))

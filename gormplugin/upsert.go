@@ -2,20 +2,26 @@ package gormplugin
 
 import (
 	"reflect"
+	"slices"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
 )
 
 // upsert is the plan for the ON CONFLICT of an insert: made while its VALUES are written, used for the clause itself.
 type upsert struct {
 	clause.OnConflict
-	nothing       bool // a row that is in the way stays as it is
-	dropped       bool // the clause is left out
-	checksVersion bool // each row's version is checked, and comes with it raised by one
-	replaces      bool // the clause is written as planned, else as it came
-	targets       []any
-	rows          []clause.Expression // which row each VALUES would find in its way
+	nothing       bool   // a row that is in the way stays as it is
+	dropped       bool   // the clause is left out
+	checksVersion bool   // each row's version is checked, and comes with it raised by one
+	replaces      bool   // the clause is written as planned, else as it came
+	fresh         []bool // which rows come without a primary key, and so cannot be in its way
+}
+
+// inserts reports whether a row is one that the insert makes for certain.
+func (p *upsert) inserts(row int) bool {
+	return p == nil || p.nothing || p.dropped || row < len(p.fresh) && p.fresh[row]
 }
 
 // planConflict decides what becomes of the insert's ON CONFLICT.
@@ -33,6 +39,9 @@ func (o *operation) planConflict(stmt *gorm.Statement, in *insertion) {
 	o.upsert = p
 	if o.child {
 		o.planChild(stmt, in)
+	}
+	if o.dialect != dialectMySQL && p.targetsPrimary(stmt) {
+		p.fresh = keyless(stmt)
 	}
 	if p.nothing || p.dropped || o.refusal != nil {
 		return
@@ -246,22 +255,36 @@ func (o *operation) planChild(stmt *gorm.Statement, in *insertion) {
 		p.replaces = len(p.Columns) > 0
 		return
 	}
-	with, without := 0, 0
-	elements(stmt.ReflectValue, func(_ int, elem reflect.Value) {
-		for _, pk := range stmt.Schema.PrimaryFields {
-			if isZero(pk, stmt, elem) {
-				without++
-				return
-			}
-		}
-		with++
-	})
+	fresh := keyless(stmt)
 	switch {
-	case with == 0:
+	case !slices.Contains(fresh, false):
 		p.dropped = true
-	case without > 0:
+	case slices.Contains(fresh, true):
 		o.refuse(fail(ErrUnguardedWrite, "children", "some of the children have a primary key and some have none: save them apart"))
 	}
+}
+
+// keyless says which structs of the statement's model have no primary key yet.
+func keyless(stmt *gorm.Statement) []bool {
+	var fresh []bool
+	elements(stmt.ReflectValue, func(_ int, elem reflect.Value) {
+		without := slices.ContainsFunc(stmt.Schema.PrimaryFields, func(pk *schema.Field) bool { return isZero(pk, stmt, elem) })
+		fresh = append(fresh, without)
+	})
+	return fresh
+}
+
+// targetsPrimary reports whether only a row with the same primary key can be in the way.
+func (p *upsert) targetsPrimary(stmt *gorm.Statement) bool {
+	if stmt.Schema == nil || p.OnConstraint != "" || len(p.Columns) == 0 {
+		return false
+	}
+	for _, c := range p.Columns {
+		if f := stmt.Schema.LookUpField(c.Name); f == nil || !f.PrimaryKey {
+			return false
+		}
+	}
+	return true
 }
 
 // buildConflict writes the clause as planned.
