@@ -40,6 +40,7 @@ type dbError struct {
 	err     error    // the driver's error itself, without what wraps it
 	reason  string   // in a word, for conflicts
 	server  bool     // the server answered, so it is up and the statement was judged
+	aborted bool     // deadTx: the database knows the transaction as one that can only be rolled back
 	endsTx  bool     // the database has, or may have, rolled the whole transaction back
 	name    string   // constraint or index
 	table   string   // "" where the database does not say
@@ -75,10 +76,14 @@ func classifyOne(dialect string, err error) dbError {
 	}
 	if found.class == notOurs {
 		found = dbError{class: classifyConnection(err)}
+		found.aborted = found.class == deadTx && err.Error() == abortedByPgx
 	}
 	found.err = err
 	return found
 }
+
+// abortedByPgx is what pgx says when COMMIT has found an aborted transaction.
+const abortedByPgx = "commit unexpectedly resulted in rollback"
 
 // classifyConnection judges what no server said: the connection's own errors, and the context's.
 func classifyConnection(err error) class {
@@ -102,8 +107,8 @@ func classifyConnection(err error) class {
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "failed to connect to "):
 		return unavailable
-	case text == "tx is closed", text == "commit unexpectedly resulted in rollback":
-		return deadTx // pgx: what its COMMIT found was an aborted transaction
+	case text == "tx is closed", text == abortedByPgx:
+		return deadTx
 	case text == "conn closed":
 		return unavailable
 	case text == "invalid connection", text == "busy buffer", strings.HasPrefix(text, "malformed packet"),

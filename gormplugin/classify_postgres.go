@@ -16,6 +16,8 @@ func classifyPostgres(err error) dbError {
 		found.name = textField(err, "ConstraintName", "Constraint")
 		found.table = textField(err, "TableName", "Table")
 		found.columns = postgresColumns(textField(err, "Detail"))
+	case deadTx:
+		found.aborted = true
 	case conflicting:
 		found.reason = map[string]string{"40001": "serialization", "40P01": "deadlock", "55P03": "lock_wait"}[state]
 	case lost:

@@ -194,7 +194,7 @@ func (o *once) find() (bool, error) {
 func (o *once) reader() *gorm.DB {
 	tx := o.tx.Session(&gorm.Session{NewDB: true}).Unscoped().Set(resolverWrite, struct{}{})
 	if t := o.tx.Statement; t.TableExpr != nil {
-		tx = tx.Table(t.TableExpr.SQL, t.TableExpr.Vars...)
+		tx = tx.Table(t.Table)
 	}
 	if tx.Name() == dialectMySQL && inTransaction(tx.Statement.ConnPool) {
 		tx = tx.Clauses(shareLock{})

@@ -183,6 +183,55 @@ func TestPassedOverRowHasNoAfterHookAndNoChildren(t *testing.T) {
 	})
 }
 
+// A request whose row was deleted softly has had its effect: the unique index counts the row, and so does InsertOnce.
+func TestSoftlyDeletedRowOfTheRequestCounts(t *testing.T) {
+	type softOrder struct {
+		ID        string `gorm:"primaryKey;size:36"`
+		RequestID string `guard:"request" gorm:"size:43;uniqueIndex:uk_soft_request"`
+		DeletedAt gorm.DeletedAt
+	}
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t, gorm.Config{}, []any{&softOrder{}})
+		first := softOrder{ID: "a", RequestID: "r1"}
+		if inserted, err := InsertOnce(db, &first); !inserted || err != nil {
+			t.Fatal(inserted, err)
+		}
+		if err := db.Delete(&first).Error; err != nil {
+			t.Fatal(err)
+		}
+		again := softOrder{ID: "b", RequestID: "r1"}
+		if inserted, err := InsertOnce(db, &again); inserted || err != nil || again.ID != "a" || !again.DeletedAt.Valid {
+			t.Errorf("got %v, %v, %+v; want the deleted row", inserted, err, again)
+		}
+	})
+}
+
+// A table that is named for the one statement, as with a table for each month.
+func TestInsertOnceIntoANamedTable(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		type order struct {
+			ID        int64
+			RequestID string `guard:"request" gorm:"size:43;unique"`
+		}
+		db := d.open(t, gorm.Config{}, []any{&order{}})
+		if err := db.Table("orders_may").AutoMigrate(&order{}); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []bool{true, false} {
+			row := order{RequestID: "r1"}
+			if inserted, err := InsertOnce(db.Table("orders_may"), &row); inserted != want || err != nil || row.ID == 0 {
+				t.Errorf("attempt %d: %v, %v, %+v", i, inserted, err, row)
+			}
+		}
+		for table, want := range map[string]int64{"orders": 0, "orders_may": 1} {
+			var rows int64
+			if err := db.Table(table).Count(&rows).Error; err != nil || rows != want {
+				t.Errorf("%s has %d rows, %v; want %d", table, rows, err, want)
+			}
+		}
+	})
+}
+
 func TestInsertOnceRefusesWhatItCannotDo(t *testing.T) {
 	db := newDatabase(t, dialectSQLite).shop(t, gorm.Config{})
 	bare := newDatabase(t, dialectSQLite).bare(t, gorm.Config{})

@@ -119,8 +119,9 @@ func (j *judge) commitError(db *gorm.DB, err error) error {
 	case e.class == lost, e.class == notOurs && !isOurs(err) && !errors.Is(err, gorm.ErrInvalidTransaction):
 		e.err = err
 		return j.failed(db, e, ErrUnknownOutcome, "commit")
-	case e.class == deadTx:
-		return j.deadTransaction(db, e)
+	case e.class == deadTx && !e.aborted && j.txs.known(db.Statement.ConnPool).ended() == nil:
+		// Somebody else has ended it: a timeout, or the caller's own Commit or Rollback.
+		return j.failed(db, e, ErrUnknownOutcome, "transaction_over")
 	}
 	return j.judged(db, e, err, true)
 }

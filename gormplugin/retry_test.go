@@ -311,6 +311,31 @@ func TestRetryWantsNoTransaction(t *testing.T) {
 	}
 }
 
+// Whoever ends the transaction inside fn gets no promise about what was written.
+func TestRetryOfATransactionThatFnHasEnded(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.shop(t, gorm.Config{})
+		for name, end := range map[string]func(tx *gorm.DB) *gorm.DB{"commit": (*gorm.DB).Commit, "rollback": (*gorm.DB).Rollback} {
+			err := Retry(t.Context(), db, func(tx *gorm.DB) error { return end(tx).Error })
+			if !errors.Is(err, ErrUnknownOutcome) || Refused(err) {
+				t.Errorf("%s: %v, want ErrUnknownOutcome", name, err)
+			}
+		}
+	})
+}
+
+// An error that came past the plugin has ended a PostgreSQL transaction: COMMIT finds that nothing can be written.
+func TestRetryOfATransactionThatBrokeUnseen(t *testing.T) {
+	db := newDatabase(t, dialectPostgres).shop(t, gorm.Config{})
+	err := Retry(t.Context(), db, func(tx *gorm.DB) error {
+		_, _ = tx.Statement.ConnPool.ExecContext(t.Context(), "SELECT 1/0")
+		return nil
+	})
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome) {
+		t.Errorf("got %v, want ErrUnavailable: nothing was written", err)
+	}
+}
+
 // A COMMIT under a lease that is over is refused with the lease's verdict, and while Retry runs the lease knows of it.
 func TestRetryRefusesToCommitUnderALeaseThatIsOver(t *testing.T) {
 	errLost := errors.New("lost")
