@@ -25,7 +25,8 @@ type acquisition struct {
 	waits  bool // counted as waiting
 
 	lines    []*line // of which it is in front
-	token    string
+	oneLine  [1]*line
+	request  Request // of each attempt, and of a hand-over to it
 	attempts int
 	doubt    bool // the token may have the keys, now or later: a send had no answer
 	away     bool // the backend did not answer
@@ -65,7 +66,8 @@ func (a *acquisition) run(ctx context.Context) (h *hold, err error) {
 		return nil, a.failCancelled(nil, ended(ctx))
 	}
 	a.l.noteOrder(ctx, a)
-	a.token = a.l.tokens.next()
+	a.request = Request{Keys: a.full, Token: a.l.tokens.next(), TTL: a.s.ttl}
+	a.lines = a.oneLine[:0]
 	defer a.stopTimer()
 	defer func() {
 		if h == nil {
@@ -83,7 +85,7 @@ func (a *acquisition) run(ctx context.Context) (h *hold, err error) {
 func (a *acquisition) places(ctx context.Context) (*hold, error) {
 	var r *Request
 	if len(a.full) == 1 {
-		r = &Request{Keys: a.full, Token: a.token, TTL: a.s.ttl}
+		r = &a.request
 	}
 	for _, key := range a.full {
 		ln, w, why, hint := a.l.queue.enter(key, r, a.s.wait > 0)
@@ -225,7 +227,7 @@ func (a *acquisition) granted(ctx context.Context, g Grant, since time.Time) (*h
 // backend was away they need not find that out one by one.
 func (a *acquisition) giveUp() {
 	if a.doubt {
-		a.l.cleanUp(Held{Keys: a.full, Token: a.token, TTL: a.s.ttl})
+		a.l.cleanUp(a.request.held())
 	}
 	for _, ln := range a.lines {
 		if a.away {

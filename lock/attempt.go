@@ -19,7 +19,8 @@ func (a *acquisition) attempt(ctx context.Context) (since time.Time, g Grant, er
 		if ctx.Err() != nil {
 			return since, g, a.cancelled(ctx, err)
 		}
-		r := Request{Keys: a.full, Token: a.token, TTL: a.s.ttl, Repeat: sent > 1 || a.doubt}
+		r := a.request
+		r.Repeat = sent > 1 || a.doubt
 		since = time.Now()
 		g, err = a.l.backend.Acquire(ctx, r)
 		a.attempts++

@@ -62,6 +62,9 @@ type Request struct {
 	Repeat bool
 }
 
+// held is what the request has if it was granted.
+func (r *Request) held() Held { return Held{Keys: r.Keys, Token: r.Token, TTL: r.TTL} }
+
 // A Grant is the answer to an attempt.
 type Grant struct {
 	Held  bool  // the keys hold the token now

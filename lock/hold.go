@@ -35,7 +35,8 @@ type hold struct {
 	started time.Time
 	maxAt   time.Time // when MaxHold is over; zero: never
 	lines   []*line   // in front of which it is, until it is free
-	doubt   bool      // an early send had no answer: it might take the keys once more after they are free
+	oneLine [1]*line
+	doubt   bool // an early send had no answer: it might take the keys once more after they are free
 	owner   Lease
 
 	mu       sync.Mutex
@@ -67,11 +68,11 @@ const mostInFlight = 4
 func (l *Locker) newHold(a *acquisition, g Grant, since time.Time) *hold {
 	now := time.Now()
 	h := &hold{
-		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, tel: a.tel, started: now, lines: a.lines, doubt: a.doubt,
-		held:    Held{Keys: a.full, Token: a.token, TTL: a.s.ttl},
+		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, tel: a.tel, started: now, doubt: a.doubt, held: a.request.held(),
 		safe:    safeUntil(since, a.s.ttl),
 		renewAt: since.Add(a.s.ttl / 3),
 	}
+	h.lines = append(h.oneLine[:0], a.lines...)
 	h.owner = Lease{h: h}
 	h.began(a.parent)
 	if a.s.maxHold > 0 {

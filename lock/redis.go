@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/redisx"
 )
 
-// fenceTTL is how long a fence counter lives after its last write. A counter that is gone does no harm: the next number
-// is at least the server's clock in microseconds.
-const fenceTTL = 24 * time.Hour
+// fenceMillis is how long a fence counter lives after its last write: 24 h. A counter that is gone does no harm: the
+// next number is at least the server's clock in microseconds.
+const fenceMillis = "86400000"
 
 // redisBackend keeps leases in Redis: a string with the token under the lock's name, a counter beside it, a channel for
 // whoever waits.
@@ -80,7 +80,7 @@ func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 
 // acquire takes keys of one slot, with a number of at least floor.
 func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Grant, error) {
-	val, err := b.send(ctx, r.Repeat, scripts.acquire, withFences(r.Keys), r.Token, millis(r.TTL), millis(fenceTTL), strconv.FormatInt(floor, 10))
+	val, err := b.send(ctx, r.Repeat, scripts.acquire, withFences(r.Keys), r.Token, millis(r.TTL), fenceMillis, strconv.FormatInt(floor, 10))
 	if err != nil {
 		return Grant{}, err
 	}
@@ -98,7 +98,7 @@ func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Gra
 
 // Renew implements Backend.
 func (b *redisBackend) Renew(ctx context.Context, h Held) (State, error) {
-	return b.eachGroup(ctx, h, func(ctx context.Context, keys []string) (State, error) {
+	return b.eachGroup(ctx, h.Keys, func(ctx context.Context, keys []string) (State, error) {
 		val, err := b.send(ctx, h.Repeat, scripts.renew, keys, h.Token, millis(h.TTL))
 		if err != nil {
 			return 0, err
@@ -109,9 +109,13 @@ func (b *redisBackend) Renew(ctx context.Context, h Held) (State, error) {
 
 // Release implements Backend.
 func (b *redisBackend) Release(ctx context.Context, h Held) (Released, error) {
+	if len(h.Keys) == 1 {
+		s, others, err := b.release(ctx, h, h.Keys)
+		return Released{s, others}, err
+	}
 	var mu sync.Mutex
 	others := 0
-	s, err := b.eachGroup(ctx, h, func(ctx context.Context, keys []string) (State, error) {
+	s, err := b.eachGroup(ctx, h.Keys, func(ctx context.Context, keys []string) (State, error) {
 		s, n, err := b.release(ctx, h, keys)
 		mu.Lock()
 		defer mu.Unlock()
@@ -151,7 +155,7 @@ func (b *redisBackend) release(ctx context.Context, h Held, keys []string) (s St
 
 // Handover implements HandoverBackend.
 func (b *redisBackend) Handover(ctx context.Context, h Held, to Request) (Grant, State, error) {
-	val, err := b.send(ctx, false, scripts.handover, withFences(h.Keys), h.Token, to.Token, millis(to.TTL), millis(fenceTTL))
+	val, err := b.send(ctx, false, scripts.handover, withFences(h.Keys), h.Token, to.Token, millis(to.TTL), fenceMillis)
 	if err != nil {
 		return Grant{}, 0, err
 	}

@@ -16,7 +16,7 @@ func (b *redisBackend) Scan(ctx context.Context, prefix string, yield func(keys 
 func (b *redisBackend) Look(ctx context.Context, keys []string) ([]Seen, error) {
 	var mu sync.Mutex
 	var all []Seen
-	_, err := b.eachGroup(ctx, Held{Keys: keys}, func(ctx context.Context, keys []string) (State, error) {
+	_, err := b.eachGroup(ctx, keys, func(ctx context.Context, keys []string) (State, error) {
 		seen, err := b.look1(ctx, keys)
 		mu.Lock()
 		defer mu.Unlock()
@@ -54,7 +54,7 @@ func (b *redisBackend) look1(ctx context.Context, keys []string) ([]Seen, error)
 
 // Force implements BoardBackend.
 func (b *redisBackend) Force(ctx context.Context, key, token string) (int64, State, error) {
-	val, err := b.send(ctx, false, scripts.force, withFences([]string{key}), token, millis(fenceTTL), b.publish(), b.message(true), freeChannel(key))
+	val, err := b.send(ctx, false, scripts.force, withFences([]string{key}), token, fenceMillis, b.publish(), b.message(true), freeChannel(key))
 	if err != nil {
 		return 0, 0, err
 	}

@@ -164,10 +164,10 @@ func group(r Request, keys []string) Request {
 
 // eachGroup runs step for each slot of the lease, side by side, so that a node that hangs delays no other. The state is
 // the worst of all, the error the first that leaves it open.
-func (b *redisBackend) eachGroup(ctx context.Context, h Held, step func(context.Context, []string) (State, error)) (State, error) {
-	groups := b.groups(h.Keys)
+func (b *redisBackend) eachGroup(ctx context.Context, keys []string, step func(context.Context, []string) (State, error)) (State, error) {
+	groups := b.groups(keys)
 	if len(groups) == 1 {
-		return step(ctx, h.Keys)
+		return step(ctx, keys)
 	}
 	states, errs := make([]State, len(groups)), make([]error, len(groups))
 	var wg sync.WaitGroup

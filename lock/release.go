@@ -179,7 +179,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 			add(p.h.ctx, p.l.tel.handovers, p.h.tel.rule)
 			return true, nil
 		}
-		p.held = Held{Keys: w.request.Keys, Token: w.request.Token, TTL: w.request.TTL}
+		p.held = w.request.held()
 		return false, nil
 	case err == nil: // not ours any more
 		if p.l.queue.hand(ln, w, p.h, turn{kind: front}) {
@@ -192,7 +192,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 	if p.l.queue.hand(ln, w, p.h, turn{kind: front, doubt: true}) {
 		p.done = true
 	} else {
-		p.l.cleanUp(Held{Keys: w.request.Keys, Token: w.request.Token, TTL: w.request.TTL})
+		p.l.cleanUp(w.request.held())
 	}
 	p.held.Repeat = true
 	return true, p.plain(ctx)
