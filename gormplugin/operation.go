@@ -67,16 +67,19 @@ type operation struct {
 	refusal *Error
 }
 
-// operationKey is where an operation lies in its statement's clauses, and the mark at the end of the list of clauses to
-// build that says so: looking at the mark is all that the hooks cost a statement without a guard.
-const operationKey = "holdfast"
+// operationKey is where an operation lies in its statement's clauses. operationTag at the end of the list of clauses to build says
+// that there is one: looking at it is all that the hooks cost a statement without a guard. gorm renders neither.
+const (
+	operationKey = "holdfast:operation"
+	operationTag = "holdfast"
+)
 
 // Build implements clause.Expression and writes nothing.
 func (o *operation) Build(clause.Builder) {}
 
 // operationOf returns the operation that a statement is, nil for one that the guard has nothing to do with.
 func operationOf(stmt *gorm.Statement) *operation {
-	if n := len(stmt.BuildClauses); n == 0 || stmt.BuildClauses[n-1] != operationKey {
+	if n := len(stmt.BuildClauses); n == 0 || stmt.BuildClauses[n-1] != operationTag {
 		return nil
 	}
 	o, _ := stmt.Clauses[operationKey].Expression.(*operation)
@@ -112,7 +115,7 @@ func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
 	}
 	o.checks, o.changes = o.space[:0], o.space2[:0]
 	o.clauses = stmt.BuildClauses
-	stmt.BuildClauses = append(o.clauses[:len(o.clauses):len(o.clauses)], operationKey)
+	stmt.BuildClauses = append(o.clauses[:len(o.clauses):len(o.clauses)], operationTag)
 	stmt.Clauses[operationKey] = clause.Clause{Name: operationKey, Expression: o}
 	if parent, ok := stmt.Settings.Load(parentKey); ok && parent != stmt {
 		o.child = true

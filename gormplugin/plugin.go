@@ -87,10 +87,10 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 // mark in it says that this was done.
 func (p *Plugin) wrapBuilders(db *gorm.DB) {
 	builders := db.ClauseBuilders
-	if _, done := builders[operationKey]; done {
+	if _, done := builders[operationTag]; done {
 		return
 	}
-	builders[operationKey] = func(clause.Clause, clause.Builder) {}
+	builders[operationTag] = func(clause.Clause, clause.Builder) {}
 	for name, guard := range map[string]func(*operation, clause.Clause, *gorm.Statement) (clause.Clause, bool){
 		"SET":         (*operation).buildSet,
 		"VALUES":      (*operation).buildValues,
