@@ -3,6 +3,8 @@ package middleware
 import (
 	"context"
 	"sync"
+
+	"github.com/holdfast-go/holdfast/lock"
 )
 
 // exchange is what the rules of one guard tell each other about a request: the Dedup outside makes it, a Lock inside
@@ -26,9 +28,9 @@ func exchangeOf(ctx context.Context, g *Guard) *exchange {
 	return x
 }
 
-// alongside runs f at the side of what the Dedup outside has left to do, which waits for it. It reports false, and does
-// not run f, if there is nobody who waits.
-func (x *exchange) alongside(f func()) bool {
+// releaseAlongside frees the lock beside what the Dedup outside has left to do, which waits for it. It reports false, and
+// does nothing, if there is nobody who waits.
+func (x *exchange) releaseAlongside(ctx context.Context, lease *lock.Lease) bool {
 	if x == nil {
 		return false
 	}
@@ -41,7 +43,7 @@ func (x *exchange) alongside(f func()) bool {
 	x.running = append(x.running, done)
 	go func() {
 		defer close(done)
-		f()
+		release(ctx, lease)
 	}()
 	return true
 }

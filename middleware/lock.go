@@ -187,14 +187,9 @@ func (l *lockRule) take(ctx context.Context, keys []string) (*lock.Lease, error)
 
 // hold runs the handler under the lease.
 func (h *lockHandler) hold(w http.ResponseWriter, r *http.Request, ctx context.Context, lease *lock.Lease, at *place, x *exchange) {
-	release := func() {
-		// It runs on a context of its own. That a lease had ended before is told by package lock, in log and metric; it
-		// is no reason to take back the handler's answer.
-		_ = lease.Release(ctx)
-	}
 	defer func() { // on return, panic and runtime.Goexit alike
-		if !x.alongside(release) {
-			release()
+		if !x.releaseAlongside(ctx, lease) {
+			release(ctx, lease)
 		}
 	}()
 	watched := watch(w)
@@ -208,3 +203,7 @@ func (h *lockHandler) hold(w http.ResponseWriter, r *http.Request, ctx context.C
 		}
 	}
 }
+
+// release frees the lock, on a context of its own. That the lease had ended before is told by package lock, in log and
+// metric; it is no reason to take back the handler's answer.
+func release(ctx context.Context, lease *lock.Lease) { _ = lease.Release(ctx) }
