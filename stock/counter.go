@@ -111,3 +111,6 @@ func (c *Counter) checkCluster(ctx context.Context) error {
 
 // partitions returns how many places there are to look through.
 func (c *Counter) partitions() int { return max(c.keys.parts, 1) }
+
+// Redis returns the client that the Counter uses, with its batcher in front: for whoever reads the Counter's streams.
+func (c *Counter) Redis() redis.UniversalClient { return c.rdb }

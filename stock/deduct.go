@@ -159,14 +159,20 @@ func (c *Counter) another(ctx context.Context, lines []line, a answer) (bool, er
 
 // deduct sends the script for lines of one partition. try is 0 unless they are part of an order in several.
 func (c *Counter) deduct(ctx context.Context, r *request, lines []line, try int64) (answer, error) {
+	keys, args := c.deductCall(r, lines, try)
+	return c.run(ctx, c.scripts.deduct, keys, args...)
+}
+
+// deductCall returns the script's KEYS and ARGV.
+func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string, args []any) {
 	part := lines[0].part
 	limits := !c.keys.quota
 	stream := ""
 	if c.cfg.stream && try == 0 {
 		stream = strconv.FormatInt(c.cfg.backlog, 10)
 	}
-	keys := make([]string, 0, 5*len(lines)+3)
-	args := make([]any, 0, 13+9*len(lines))
+	keys = make([]string, 0, 5*len(lines)+3)
+	args = make([]any, 0, 13+9*len(lines))
 	args = append(args, len(lines), r.order, r.id, lines[0].user, lines[0].activity, actField(lines[0].activity),
 		c.cfg.keep.Milliseconds(), c.cfg.hold.Milliseconds(), stream, r.trace, r.what, try, flag(limits))
 	for i := range lines {
@@ -191,7 +197,7 @@ func (c *Counter) deduct(ctx context.Context, r *request, lines []line, try int6
 	if stream != "" {
 		keys = append(keys, c.keys.stream(part))
 	}
-	return c.run(ctx, c.scripts.deduct, keys, args...)
+	return keys, args
 }
 
 // result turns the script's answer for the whole order into what Deduct returns.
