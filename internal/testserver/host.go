@@ -32,12 +32,16 @@ while read -r what a b; do
 		;;
 	esac
 done
-for p in $pids; do kill -s "${p%:*}" "${p#*:}"; kill -s CONT "-${p#*:}"; done
-for p in $pids; do
-	n=0
-	while [ $n -lt 20 ] && kill -0 "${p#*:}"; do n=$((n+1)); sleep 0.1; done
-	kill -s KILL "-${p#*:}"
+for p in $pids; do kill -s "${p%:*}" "${p#*:}"; kill -s CONT -- "-${p#*:}"; done
+n=0
+while [ $n -lt 20 ]; do
+	alive=
+	for p in $pids; do kill -0 "${p#*:}" && alive=yes; done
+	[ "$alive" ] || break
+	n=$((n+1))
+	sleep 0.1
 done
+for p in $pids; do kill -s KILL -- "-${p#*:}"; done
 rm -rf "$dir"
 `
 

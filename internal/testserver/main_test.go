@@ -3,6 +3,7 @@ package testserver_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 
@@ -52,3 +53,11 @@ func watch(t *testing.T, f func(t testing.TB)) verdict {
 const child = "HOLDFAST_TESTSERVER_CHILD"
 
 func isChild(what string) bool { return os.Getenv(child) == what }
+
+// run starts this test binary again for one test, with an environment of its own.
+func run(t *testing.T, test, what string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=2m")
+	cmd.Env = append(append(os.Environ(), child+"="+what), env...)
+	return cmd
+}

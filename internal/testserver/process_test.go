@@ -16,14 +16,6 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// run starts this test binary again for one test, with an environment of its own.
-func run(t *testing.T, test, what string, env ...string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v", "-test.timeout=2m")
-	cmd.Env = append(append(os.Environ(), child+"="+what), env...)
-	return cmd
-}
-
 // Several test binaries run at once, as under "go test ./...": each gets servers of
 // its own, and those that find no initialised database make it together.
 func TestProcesses_InParallelWithAnEmptyCache(t *testing.T) {
