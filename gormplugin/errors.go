@@ -125,6 +125,8 @@ func (e *Error) Retryable() bool { return e.raced || fault.Type(e.ErrorType()).R
 //   - "fence", "attempt", "lease" with [ErrStaleFence];
 //   - "version", "state" with [ErrVersionConflict];
 //   - "absolute", "whole_row", "expression", "no_fence", "raw" and the like with [ErrUnguardedWrite];
+//   - "deadlock", "serialization", "lock_wait", "raced" with [ErrConflict];
+//   - "begin", "reply_lost", "transaction_over", "context" with [ErrUnavailable], "commit" too with [ErrUnknownOutcome];
 //   - "raced" and "unknown" with whichever check comes first: the row moved on, or could not be read afterwards.
 func (e *Error) Reason() string { return e.reason }
 

@@ -109,17 +109,23 @@ func (j *judge) finish(db *gorm.DB) {
 		db.Statement.Settings.Delete(fmt.Sprintf("%p", db.Statement) + firstError)
 		return
 	}
-	db.Error = j.commitError(db, db.Error)
+	if ownTransaction(db) {
+		db.Error = j.commitError(db, db.Error, true)
+	}
 }
 
-// commitError judges the error of a COMMIT. A server that answers has not committed; with any other error nobody knows.
-func (j *judge) commitError(db *gorm.DB, err error) error {
+// commitError judges the error of a COMMIT. A server that answers has not committed; with any other error nobody knows. own
+// says that the transaction was gorm's own, which nothing but the end of its context ends early.
+func (j *judge) commitError(db *gorm.DB, err error, own bool) error {
 	e := classify(db.Name(), err)
 	switch {
+	case isContextError(e.err) && db.Name() != dialectPostgres:
+		// database/sql looks at the context before it sends; only PostgreSQL's driver does so afterwards too.
+		return j.failed(db, e, ErrUnavailable, "context")
 	case e.class == lost, e.class == notOurs && !isOurs(err) && !errors.Is(err, gorm.ErrInvalidTransaction):
 		e.err = err
 		return j.failed(db, e, ErrUnknownOutcome, "commit")
-	case e.class == deadTx && !e.aborted && j.txs.known(db.Statement.ConnPool).ended() == nil:
+	case e.class == deadTx && !own && !e.aborted && j.txs.known(db.Statement.ConnPool).ended() == nil:
 		// Somebody else has ended it: a timeout, or the caller's own Commit or Rollback.
 		return j.failed(db, e, ErrUnknownOutcome, "transaction_over")
 	}
@@ -169,9 +175,9 @@ func (j *judge) judged(db *gorm.DB, e dbError, err error, nothingWritten bool) e
 		return j.failed(db, e, ErrUnavailable, e.reason)
 	case lost:
 		if nothingWritten {
-			return j.failed(db, e, ErrUnavailable, e.reason)
+			return j.failed(db, e, ErrUnavailable, "reply_lost")
 		}
-		return j.failed(db, e, ErrUnknownOutcome, e.reason)
+		return j.failed(db, e, ErrUnknownOutcome, "reply_lost")
 	}
 	return j.translated(db, e, err)
 }
@@ -278,6 +284,10 @@ func (j *judge) guarded(db *gorm.DB, e dbError) *table {
 }
 
 func statementTable(db *gorm.DB) string { return bareName(db.Statement.Table) }
+
+func isContextError(err error) bool {
+	return err == context.Canceled || err == context.DeadlineExceeded
+}
 
 func isOurs(err error) bool {
 	var ours *Error

@@ -298,3 +298,31 @@ func TestContextThatIsOver(t *testing.T) {
 		}
 	})
 }
+
+// cancelsAfter ends the statement's context between the statement and gorm's COMMIT.
+type cancelsAfter struct {
+	ID     int64
+	Stock  int64 `guard:"stock"`
+	cancel context.CancelFunc
+}
+
+func (c *cancelsAfter) AfterUpdate(*gorm.DB) error { c.cancel(); return nil }
+
+// A context that ends between the statement and gorm's COMMIT: nothing was committed, and where that is certain it is said.
+func TestContextThatEndsBeforeGormsCommit(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t, gorm.Config{}, []any{&cancelsAfter{}})
+		if err := db.Create(&cancelsAfter{ID: 1, Stock: 5}).Error; err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		err := db.WithContext(ctx).Model(&cancelsAfter{ID: 1, cancel: cancel}).Update("stock", Sub(1)).Error
+		if !errors.Is(err, ErrUnavailable) && (d.name != dialectPostgres || !errors.Is(err, ErrUnknownOutcome)) || Refused(err) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		var row cancelsAfter
+		if err := db.First(&row, 1).Error; err != nil || row.Stock != 5 {
+			t.Errorf("stock %d, %v; want 5", row.Stock, err)
+		}
+	})
+}

@@ -129,7 +129,7 @@ func (p *Plugin) attempt(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) 
 	})
 	defer graced()
 	if err := commit(txCtx, db.Name(), pool); err != nil {
-		err = p.judge.commitError(tx, err)
+		err = p.judge.commitError(tx, err, false)
 		state.putBack()
 		return endOf(state, err)
 	}
