@@ -34,11 +34,13 @@ type Locker struct {
 	background workers
 }
 
-// New returns a Locker that keeps its leases in Redis. It loads its scripts, for which it waits 2 s at most; a server
-// that is away is no error here, one that cannot run the scripts is. A nil client, a redis.Ring (which moves keys to
-// other servers when one is away) and every wrong option are reported together, matching ErrInvalid.
+// New returns a Locker that keeps its leases in Redis. It asks the server what it is and loads its scripts, which takes
+// a few round trips. A server that is away is no error here: New waits 2 s for it, or as long as the client does for a
+// reply, and it is asked again in the background. One that cannot run the scripts is an error. A nil client, a
+// redis.Ring (which moves keys to other servers when one is away) and every wrong option are reported together,
+// matching ErrInvalid. A server that may evict keys is warned of in the log.
 //
-// The client stays the caller's, who closes it after the Locker.
+// The client stays the caller's, who closes it after the Locker. Hooks are added to it before New.
 func New(rdb redis.UniversalClient, opts ...Option) (*Locker, error) {
 	client, err := redisx.Wrap(rdb)
 	if err != nil {
@@ -50,13 +52,17 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Locker, error) {
 	}
 	t := newTokens()
 	b := newRedisBackend(client, t.random(), c.logger)
-	if b.detect(context.Background()) {
-		if err := client.Preload(allScripts()...); err != nil {
-			return nil, fmt.Errorf("lock: %w", err)
-		}
-	}
 	l := newLocker(b, c, t)
-	l.background.start(func() { b.look(l.base) })
+	if !b.detect(l.base) {
+		l.background.start(func() { b.look(l.base) })
+		return l, nil
+	}
+	if err := client.Preload(allScripts()...); err != nil {
+		l.endBase()
+		l.wakes.close()
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	b.warn(l.base)
 	return l, nil
 }
 

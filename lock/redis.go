@@ -36,8 +36,7 @@ func newRedisBackend(rdb *redisx.Client, sender string, logger *slog.Logger) *re
 	return &redisBackend{rdb: rdb, sender: sender, logger: logger}
 }
 
-// look finds out what the server is and warns where it may drop leases. It is for the background: it repeats its
-// question until the server answers or ctx ends.
+// look repeats the question what the server is until it answers or ctx ends. It is for the background.
 func (b *redisBackend) look(ctx context.Context) {
 	for wait := time.Second; !b.detect(ctx); wait = min(2*wait, 30*time.Second) {
 		timer := time.NewTimer(wait)
@@ -48,6 +47,11 @@ func (b *redisBackend) look(ctx context.Context) {
 			return
 		}
 	}
+	b.warn(ctx)
+}
+
+// warn warns of a server that may drop leases.
+func (b *redisBackend) warn(ctx context.Context) {
 	if policy := b.rdb.EvictionPolicy(ctx); policy != "" && policy != "noeviction" {
 		b.logger.LogAttrs(ctx, slog.LevelWarn, "lock: this Redis may evict locks when its memory is full; set maxmemory-policy noeviction",
 			slog.String("maxmemory_policy", policy))
