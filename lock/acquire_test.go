@@ -491,3 +491,23 @@ func TestCloseDoesNotWaitLongerThanItsContext(t *testing.T) {
 		}
 	})
 }
+
+// A grant that arrives when Close does not wait any longer is no lease that nobody renews: it is over from the start.
+func TestGrantAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		l := with(t, &slowAcquires{memoryClient: m.client(), delays: []time.Duration{3 * time.Second}})
+		done := make(chan *Lease)
+		go func() { done <- must(t, l, keys("a")) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v, want the context's error", err)
+		}
+		lease := <-done
+		lostBecause(t, lease.Err(), LockerGone)
+		lostBecause(t, context.Cause(lease.Context(t.Context())), LockerGone)
+		lostBecause(t, lease.Release(t.Context()), LockerGone)
+	})
+}

@@ -79,10 +79,13 @@ func (l *Locker) newHold(a *acquisition, g Grant, since time.Time) *hold {
 		h.maxAt = now.Add(a.s.maxHold)
 	}
 	h.mu.Lock() // whoever finds it in a line waits until it is whole
-	defer h.mu.Unlock()
 	h.entry = l.renewals.Add(h.next(), h.tick)
 	for _, ln := range h.lines {
 		l.queue.occupy(ln, h, now)
+	}
+	h.mu.Unlock()
+	if l.base.Err() != nil {
+		h.end(LockerGone) // granted while Close did not wait any longer: nobody would renew it
 	}
 	return h
 }

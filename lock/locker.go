@@ -104,6 +104,7 @@ func (l *Locker) close(ctx context.Context) error {
 	case <-l.gate.close():
 	case <-ctx.Done():
 		err = ended(ctx)
+		l.endBase() // first: a lease that is granted from now on sees it, one from before is among the holds
 		for _, h := range l.queue.holds() {
 			h.end(LockerGone)
 		}
