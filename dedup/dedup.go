@@ -24,9 +24,12 @@ type Dedup struct {
 	undoing chan struct{} // one for each begin that is undone in the background
 }
 
-// New returns a Dedup whose records are in Redis. It looks at the arguments, not at the server: one that is away is no
-// error, one that does not load the scripts is. If the server may evict keys, which would make it forget requests, a
-// warning is logged. The client is not closed by Close.
+// New returns a Dedup whose records are in Redis. It loads its scripts, and logs a warning if the server may evict keys,
+// which would make it forget requests: a few round trips. A server that is away is no error here: New waits 3 s for it,
+// or as long as the client does for a reply. One that cannot run the scripts is an error, and so is every wrong option,
+// matching ErrInvalid.
+//
+// The client stays the caller's, who closes it after the Dedup. Hooks are added to it before New.
 func New(rdb redis.UniversalClient, opts ...Option) (*Dedup, error) {
 	cfg, err := newConfig(opts)
 	if err != nil {
@@ -37,11 +40,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Dedup, error) {
 		return nil, err
 	}
 	d := newDedup(store, cfg)
-	d.work.hold()
-	go func() {
-		defer d.work.leave()
-		d.warnOfEviction(store)
-	}()
+	d.warnOfEviction(store)
 	return d, nil
 }
 
@@ -69,7 +68,7 @@ func newDedup(s Store, cfg *config) *Dedup {
 }
 
 // evictionTimeout bounds the one question about the server's configuration.
-const evictionTimeout = 2 * time.Second
+const evictionTimeout = time.Second
 
 func (d *Dedup) warnOfEviction(s *RedisStore) {
 	ctx, cancel := context.WithTimeout(d.work.ctx, evictionTimeout)

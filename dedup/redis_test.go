@@ -160,34 +160,3 @@ func without(field string) map[string]any {
 	delete(fields, field)
 	return fields
 }
-
-func TestNewRefusesWhatCannotWork(t *testing.T) {
-	_, rdb := mini(t)
-	ring := redis.NewRing(&redis.RingOptions{})
-	defer ring.Close()
-	for name, make := range map[string]func() (*dedup.Dedup, error){
-		"no client":         func() (*dedup.Dedup, error) { return dedup.New(nil) },
-		"a ring":            func() (*dedup.Dedup, error) { return dedup.New(ring) },
-		"brace in a prefix": func() (*dedup.Dedup, error) { return dedup.New(rdb, dedup.Prefix("{a}")) },
-		"long prefix":       func() (*dedup.Dedup, error) { return dedup.New(rdb, dedup.Prefix(strings.Repeat("a", 129))) },
-		"no store":          func() (*dedup.Dedup, error) { return dedup.NewWithStore(nil) },
-		"prefix of a store": func() (*dedup.Dedup, error) {
-			return dedup.NewWithStore(deduptest.NewMemory(), dedup.Prefix("a:"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if d, err := make(); !errors.Is(err, dedup.ErrInvalid) || d != nil {
-				t.Errorf("got %v, %v; want ErrInvalid", d, err)
-			}
-		})
-	}
-}
-
-func TestNewDoesNotNeedTheServer(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	t.Cleanup(func() { _ = rdb.Close() })
-	d := engine(t, rdb)
-	if _, _, err := d.Begin(t.Context(), buy("k")); !errors.Is(err, dedup.ErrUnavailable) && !errors.Is(err, dedup.ErrUnknownOutcome) {
-		t.Errorf("Begin: %v, want ErrUnavailable", err)
-	}
-}
