@@ -97,28 +97,64 @@ func (p *Plugin) wrapBuilders(db *gorm.DB) {
 		"ON CONFLICT": (*operation).buildConflict,
 		"DELETE":      (*operation).buildDelete,
 	} {
-		builders[name] = guarded(builders[name], guard)
+		builders[name] = p.guarded(builders[name], guard)
 	}
 }
 
 // guarded returns a builder that lets the guard change the clause, and then builds it as before. Nothing is written for a
 // statement that the guard has refused.
-func guarded(build clause.ClauseBuilder, guard func(*operation, clause.Clause, *gorm.Statement) (clause.Clause, bool)) clause.ClauseBuilder {
+func (p *Plugin) guarded(build clause.ClauseBuilder, guard func(*operation, clause.Clause, *gorm.Statement) (clause.Clause, bool)) clause.ClauseBuilder {
 	if build == nil {
 		build = func(c clause.Clause, b clause.Builder) { c.Build(b) }
 	}
 	return func(c clause.Clause, b clause.Builder) {
 		if stmt, ok := b.(*gorm.Statement); ok {
-			if o := operationOf(stmt); o != nil && !o.passive {
-				if stmt.DB.Error != nil {
-					return
-				}
+			o := operationOf(stmt)
+			if p.redirected(stmt, o); stmt.DB.Error != nil {
+				return
+			}
+			if o != nil && !o.passive {
 				if c, ok = guard(o, c, stmt); !ok {
 					return
 				}
 			}
 		}
 		build(c, b)
+	}
+}
+
+// redirected refuses a statement whose clauses send it to another table than its model's, if that one is guarded: its
+// columns were never looked at.
+func (p *Plugin) redirected(stmt *gorm.Statement, o *operation) {
+	for _, name := range [...]string{"UPDATE", "INSERT", "FROM"} {
+		c, ok := stmt.Clauses[name]
+		if !ok {
+			continue
+		}
+		var tables []clause.Table
+		switch e := c.Expression.(type) {
+		case clause.Update:
+			tables = []clause.Table{e.Table}
+		case clause.Insert:
+			tables = []clause.Table{e.Table}
+		case clause.From:
+			if _, update := stmt.Clauses["UPDATE"]; !update { // there it names more tables to read from
+				tables = e.Tables
+			}
+		}
+		for _, to := range tables {
+			t := p.catalog.table(to.Name)
+			if t == nil || to.Name == "" || to.Name == clause.CurrentTable || o != nil && o.table == t {
+				continue
+			}
+			refusal := &Error{sentinel: ErrUnguardedWrite, reason: "table", table: t.name, hint: "the statement goes to another table than its model's"}
+			if o != nil {
+				o.refuse(refusal)
+			} else if !p.shadow {
+				stmt.DB.Error = refusal
+			}
+			return
+		}
 	}
 }
 

@@ -1,6 +1,9 @@
 package gormplugin
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"log/slog"
 	"strings"
 
@@ -18,10 +21,29 @@ func (p *Plugin) beforeRead(db *gorm.DB) {
 	}
 	if p.raw == Refuse && !p.shadow {
 		db.Error = &Error{sentinel: ErrUnguardedWrite, reason: "raw", table: table, hint: "raw SQL writes without the guard: use the model"}
+		if many, isRow := db.Get("rows"); isRow && many == false {
+			db.Statement.Dest = rowOf(db.Statement.Context, db.Error)
+		}
 		return
 	}
 	p.complain(db.Statement.Context, "raw", "gormplugin: raw SQL writes a guarded table", slog.String("table", table))
 }
+
+// rowOf returns a row whose Scan gives the error: gorm's Row has no other way to give one, and would return nil.
+func rowOf(ctx context.Context, err error) *sql.Row {
+	pool := sql.OpenDB(refusingConnector{err})
+	defer func() { _ = pool.Close() }()
+	return pool.QueryRowContext(ctx, "")
+}
+
+// refusingConnector connects to nothing, with an error.
+type refusingConnector struct{ err error }
+
+// Connect implements driver.Connector.
+func (c refusingConnector) Connect(context.Context) (driver.Conn, error) { return nil, c.err }
+
+// Driver implements driver.Connector.
+func (c refusingConnector) Driver() driver.Driver { return nil }
 
 // afterRead maps the errors of statements that gorm does not know as writes.
 func (p *Plugin) afterRead(db *gorm.DB) {

@@ -84,10 +84,15 @@ func TestRawSQLPolicy(t *testing.T) {
 					t.Errorf("policy %d, raw find: %v", policy, err)
 				}
 			}
+			var got int64
+			err := db.Raw("UPDATE items SET stock = stock WHERE id = ?", item.ID).Row().Scan(&got) // nothing comes back
+			if errors.Is(err, ErrUnguardedWrite) != wantErr || err == nil {
+				t.Errorf("policy %d, row: %v", policy, err)
+			}
 			if err := db.Raw("SELECT COUNT(*) FROM items").Scan(&n).Error; err != nil {
 				t.Error(err)
 			}
-			if got := strings.Count(out.String(), "raw SQL writes"); (got > 0) != (policy == Warn) || got > 4 {
+			if got := strings.Count(out.String(), "raw SQL writes"); (got > 0) != (policy == Warn) || got > 5 {
 				t.Errorf("policy %d: %d warnings, want one for each place:\n%s", policy, got, out.String())
 			}
 		}

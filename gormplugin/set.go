@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"strconv"
+	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -37,6 +38,9 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 		if col == nil {
 			if _, ok := a.Value.(Delta); ok {
 				o.insist(fail(ErrUnguardedWrite, "unmarked", "Sub and Add work on columns marked guard:\"stock\"").at(o.table, bareName(a.Column.Name)))
+				return c, false
+			}
+			if strings.ContainsAny(a.Column.Name, "=,;()") && o.refuse(fail(ErrUnguardedWrite, "column", "the name of a column is SQL, which cannot be judged")) {
 				return c, false
 			}
 			if b := o.table.boundOf(a.Column.Name); b != nil {

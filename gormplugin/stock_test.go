@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
 // stocked is a table with everything a sale needs.
@@ -18,6 +19,9 @@ type stocked struct {
 }
 
 func (stocked) TableName() string { return "items" }
+
+// bystander has the columns and none of the guards.
+type bystander struct{ ID, Stock int64 }
 
 func newItem(t *testing.T, db *gorm.DB, stock, capacity int64) stocked {
 	t.Helper()
@@ -160,6 +164,19 @@ func TestUnguardedWritesAreRefused(t *testing.T) {
 			},
 			"bound": func(tx *gorm.DB) error {
 				return tx.Model(&item).Updates(map[string]any{"stock": Add(1), "capacity": 100}).Error
+			},
+			"column with SQL in its name": func(tx *gorm.DB) error {
+				set := clause.Set{{Column: clause.Column{Name: "stock = 1, title", Raw: true}, Value: "x"}}
+				return tx.Model(&item).Where("id = ?", item.ID).Clauses(set).Updates(map[string]any{}).Error
+			},
+			"table by clause": func(tx *gorm.DB) error {
+				return tx.Model(&bystander{ID: item.ID}).Clauses(clause.Update{Table: clause.Table{Name: "items"}}).Update("stock", 1).Error
+			},
+			"insert by clause": func(tx *gorm.DB) error {
+				return tx.Clauses(clause.Insert{Table: clause.Table{Name: "items"}}).Create(&bystander{ID: item.ID + 1, Stock: -1}).Error
+			},
+			"delete by clause": func(tx *gorm.DB) error {
+				return tx.Clauses(clause.From{Tables: []clause.Table{{Name: "items"}}}).Where("id = ?", item.ID).Delete(&bystander{}).Error
 			},
 			"unmarked column": func(tx *gorm.DB) error { return tx.Model(&item).Update("capacity", Sub(1)).Error },
 			"generic": func(tx *gorm.DB) error {

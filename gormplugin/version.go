@@ -102,8 +102,12 @@ func (o *operation) raiseVersions(v reflect.Value, callers bool) error {
 		}
 		return nil
 	}
-	if o.loaded > 0 && v.Kind() == reflect.Struct && v.CanSet() {
-		return setInteger(f, o.stmt.Context, v, o.loaded+step)
+	had := o.loaded
+	if o.version > 0 && !callers {
+		had = o.version // AtVersion knew better
+	}
+	if had > 0 && v.Kind() == reflect.Struct && v.CanSet() {
+		return setInteger(f, o.stmt.Context, v, had+step)
 	}
 	return nil
 }
