@@ -164,6 +164,30 @@ func TestWaitersOfALostClaimFollowTheOther(t *testing.T) {
 	})
 }
 
+// The same where nobody knew before the end: what the lost claim has answered is not passed on.
+func TestWaitersOfAClaimFoundLostAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := deduptest.NewMemory()
+		d := engineOn(t, memory)
+		claim := begun(t, d, buy("k"))
+		var waiter answers
+		waiter.begin(t.Context(), d, buy("k"))
+		synctest.Wait()
+		o := dedup.Owner{ID: claim.RequestID(), Token: "other", Attempt: 2}
+		steal(t, memory, claim.RequestID(), o)
+		if err := claim.Complete(t.Context(), dedup.Result{Code: 200}, 0); !errors.Is(err, dedup.ErrLeaseLost) {
+			t.Errorf("Complete: %v, want ErrLeaseLost", err)
+		}
+		if err := memory.Complete(t.Context(), o, dedup.Result{Code: 201}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		waiter.wg.Wait()
+		if len(waiter.recs) != 1 || waiter.recs[0].Code != 201 {
+			t.Errorf("the waiter got %+v, %v; want the other's result", waiter.recs, waiter.errs)
+		}
+	})
+}
+
 // steal replaces a running record by one of another owner, as a takeover would that nobody noticed.
 func steal(t *testing.T, m *deduptest.Memory, id string, o dedup.Owner) {
 	t.Helper()

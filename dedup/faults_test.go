@@ -26,7 +26,8 @@ func newLink(t *testing.T, change ...func(*redis.Options)) link {
 	proxy := faultproxy.Redis(t, srv.Addr())
 	prefix := dedup.Prefix(srv.Prefix(t))
 	changes := append([]func(*redis.Options){func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr(), 80*time.Millisecond }}, change...)
-	return link{proxy, engine(t, srv.Client(t, changes...), prefix), engine(t, srv.Client(t), prefix), buy("k")}
+	patient := dedup.Shorten{Call: 2 * time.Second, Persist: 4 * time.Second}.Option() // the machine may be busy
+	return link{proxy, engine(t, srv.Client(t, changes...), prefix, patient), engine(t, srv.Client(t), prefix), buy("k")}
 }
 
 // nth is the n-th script that is sent for the request.
