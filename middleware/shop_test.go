@@ -289,7 +289,7 @@ func receive[T any](t *testing.T, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing came")
 		panic("unreachable")
 	}
