@@ -495,6 +495,24 @@ func TestSaleEndsByItself(t *testing.T) {
 	})
 }
 
+// D18: read, judge, deduct and mark are one script and one round trip.
+func TestOnePurchaseIsOneCommand(t *testing.T) {
+	t.Parallel()
+	f := newFaulty(t, 0)
+	c := f.counter(WithHold(time.Minute), WithStream())
+	f.warm(c, Sale{Units: 9, Limit: Limit{Units: 1}})
+	for i, err := range []error{nil, nil, ErrLimitReached} {
+		f.proxy.Reset()
+		_, got := c.Deduct(t.Context(), f.order(min(i, 1)))
+		if !errors.Is(got, err) {
+			t.Errorf("Deduct = %v, want %v", got, err)
+		}
+		if commands := f.proxy.Commands(); len(commands) != 1 || commands[0].Name != "EVALSHA" {
+			t.Errorf("a purchase sent %v, want one EVALSHA", commands)
+		}
+	}
+}
+
 func TestContextThatIsOver(t *testing.T) {
 	e := newMini(t, 0)
 	c := e.counter()

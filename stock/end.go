@@ -201,6 +201,11 @@ func severest(faults []error) error {
 // endLine ends units of one line. It returns the trace context of the deduct, where that is known.
 func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, string, error) {
 	for range 4 {
+		if e.why == Insufficient && h.line.place.segments > 1 && !c.keys.quota {
+			if err := c.freeze(ctx, h); err != nil {
+				return Ended{}, "", err
+			}
+		}
 		a, err := c.sendEnd(ctx, h, e)
 		if err != nil {
 			return Ended{}, "", err
@@ -222,6 +227,26 @@ func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, s
 		c.locateHeld(h)
 	}
 	return Ended{}, "", corrupt("switch")
+}
+
+// freeze freezes all segments of an item of which SQL has less than Redis promised: the release script itself reaches only
+// the order's own. It comes before the release, so that a crash in between is repeated, and not after an order has ended,
+// so that a late repeat does not freeze an item that has been reconciled.
+func (c *Counter) freeze(ctx context.Context, h *heldLine) error {
+	a, err := c.run(ctx, c.scripts.record, []string{c.keys.request(h.line.part, h.id)})
+	if err != nil {
+		return reading(err)
+	}
+	if a.code() != 0 || a.text(2) != h.order || a.text(3) != stateHeld {
+		return nil
+	}
+	for n := range h.line.place.segments {
+		key := c.keys.control(c.segment(h.line.place, n), h.line.item)
+		if _, err := c.run(ctx, c.scripts.toggle, []string{key}, "freeze", "", ""); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Counter) sendEnd(ctx context.Context, h *heldLine, e *ending) (answer, error) {

@@ -42,6 +42,9 @@ var (
 	ErrStray error = fault.New(fault.ForeignKey, "stock: a counter that is not ours")
 	// ErrOverloaded: landing is too far behind; nothing was deducted.
 	ErrOverloaded error = fault.New(fault.Overloaded, "stock: landing too far behind")
+	// ErrRateLimited is for rate limits and admission in front of Deduct, so that they are answered like the rest; this
+	// package never returns it.
+	ErrRateLimited error = fault.New(fault.RateLimited, "stock: rate limited")
 	// ErrUnavailable: Redis could not be asked, or refused to work; nothing was done, for certain.
 	ErrUnavailable error = fault.New(fault.Unavailable, "stock: Redis unavailable")
 	// ErrUnknownOutcome: the reply was lost: done or not done, nobody knows yet. Repeat with the same request id, order

@@ -75,7 +75,7 @@ func (k *keyspace) request(part int, id string) string {
 // family is the family of what belongs to no single item.
 func (k *keyspace) family() string {
 	if k.quota {
-		return "quota-stock"
+		return "quotas"
 	}
 	return "stock"
 }

@@ -77,8 +77,8 @@ func WithPartitions(n int) Option {
 // unless given: a hold that nobody confirms closes good orders. From 1 s to 366 days, in whole milliseconds.
 func WithHold(d time.Duration) Option {
 	return func(c *config) error {
-		if d < leastHold || d > mostTime {
-			return fmt.Errorf("stock: WithHold(%v): from %v to %v", d, leastHold, mostTime)
+		if d < leastHold || d > mostTime || d%time.Millisecond != 0 {
+			return fmt.Errorf("stock: WithHold(%v): whole milliseconds from %v to %v", d, leastHold, mostTime)
 		}
 		c.hold = d
 		return nil
@@ -107,13 +107,13 @@ func WithMaxBacklog(n int64) Option {
 }
 
 // WithRetryWindow is how long a client may repeat a request after its first try: so long lives the record that makes the
-// repeat known. Default and least 10 min, at most 366 days. Without a hold it is also how long units can be confirmed or
+// repeat known. Default and least 10 min, at most 366 days, in whole milliseconds. Without a hold it is also how long units can be confirmed or
 // released; with one the record outlives the hold's deadline in any case. After that a repeat is a new request, and only
 // the user's limit and SQL's unique indexes stop it.
 func WithRetryWindow(d time.Duration) Option {
 	return func(c *config) error {
-		if d < leastKeep || d > mostTime {
-			return fmt.Errorf("stock: WithRetryWindow(%v): from %v to %v", d, leastKeep, mostTime)
+		if d < leastKeep || d > mostTime || d%time.Millisecond != 0 {
+			return fmt.Errorf("stock: WithRetryWindow(%v): whole milliseconds from %v to %v", d, leastKeep, mostTime)
 		}
 		c.keep = d
 		return nil

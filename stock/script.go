@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"embed"
+	"errors"
 
 	"github.com/holdfast-go/holdfast/internal/redisx"
 )
@@ -98,6 +99,9 @@ const codeInvalid = -10
 func (c *Counter) run(ctx context.Context, s *redisx.Script, keys []string, args ...any) (answer, error) {
 	reply, err := c.rdb.Run(ctx, s, keys, args...)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.Join(err, context.Cause(ctx))
+		}
 		return nil, transport(err)
 	}
 	a, ok := reply.Val.([]any)

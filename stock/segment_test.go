@@ -244,6 +244,27 @@ func TestSegmentsPauseTogether(t *testing.T) {
 	})
 }
 
+// D63: what SQL refused of one segment freezes all of them; a late repeat does not freeze the item again.
+func TestSegmentsFreezeTogether(t *testing.T) {
+	inPartitions(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Minute))
+		e.warm(c, Sale{Units: 100, Segments: 10})
+		o := e.order(1)
+		res := e.deduct(c, o)
+		e.ended(c.Release(t.Context(), res.Order, Insufficient))(Ended{Outcome: OutcomeReleased, Units: 1})
+		for i := range 30 {
+			e.refused(c, e.order(i), ErrPaused)
+		}
+		if units, err := c.Thaw(t.Context(), 1001, "op", "me"); err != nil || units != 1 {
+			t.Errorf("Thaw = %d, %v; want 1", units, err)
+		}
+		e.ended(c.Release(t.Context(), res.Order, Insufficient))(Ended{Outcome: OutcomeAlreadyReleased, Units: 1})
+		for i := range 30 {
+			e.deduct(c, e.order(i))
+		}
+	})
+}
+
 // A segment whose counter was lost makes the item "not warmed up"; Restore brings it back without touching the others.
 func TestSegmentThatWasLost(t *testing.T) {
 	inPartitions(t, func(t *testing.T, e *env) {

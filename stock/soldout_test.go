@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )

@@ -32,8 +32,8 @@ func TakeOver() WarmOption { return func(w *warming) { w.takeOver = true } }
 //
 // It returns ErrInvalid if the sale's values are wrong, and as misuse if there are fewer units than were warmed before
 // (use Adjust), if the number of segments or of partitions has changed while an earlier sale is remembered, or if an
-// activity that has begun gets another scope or an end more than a day behind its first one: limits kept until now would
-// be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign value lies under the
+// activity that has begun gets another scope, a start in the future or an end more than a day behind its first one: limits
+// kept until now would be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign value lies under the
 // counter's key; ErrNotWarmed if the counter has gone while its switch is there, for then nobody knows how many units are
 // left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments an error may leave some of them
 // warmed: call it again.
@@ -97,7 +97,7 @@ func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units
 	case 4:
 		return Warmed{}, fail(ErrNotWarmed, "the counter has gone during the sale: compare with SQL, then Restore it")
 	case 5:
-		return Warmed{}, misuse("the activity has begun: its limit's scope must stay, and its end may move by a day at most; use another activity")
+		return Warmed{}, misuse("the activity has begun: its limit's scope and its start must stay, and its end may move by a day at most; use Pause, or another activity")
 	case 6:
 		return Warmed{}, misuse(layoutStays)
 	case codeEnded:

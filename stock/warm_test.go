@@ -168,6 +168,7 @@ func TestRunningActivityKeepsItsLimits(t *testing.T) {
 		for name, change := range map[string]func(s *Sale){
 			"end two days later": func(s *Sale) { s.Ends = end.Add(48 * time.Hour) },
 			"another scope":      func(s *Sale) { s.Limit.Over = Variant },
+			"a start to come":    func(s *Sale) { s.Starts = end.Add(-time.Minute) },
 		} {
 			wrong := s
 			change(&wrong)

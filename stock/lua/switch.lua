@@ -1,14 +1,15 @@
 -- Turns an item's sale on and off.
 --
 -- KEYS  1 switch
--- ARGV  1 pause, resume or thaw    2 operation id and 3 operator, of a thaw
+-- ARGV  1 pause, resume, freeze or thaw    2 operation id and 3 operator, of a thaw
 --
 -- Returns {1, state, units}: done, or it was so before; units are those that a thaw has booked as withdrawn.
 -- {0, state}: frozen, and only a thaw ends that. {-1} no switch. {-5} the operation id belongs to something else.
 -- {-10, 'argument' or 'stored', what}. Everything is checked before the first write. Complexity: O(1).
 
 local action, op = ARGV[1], 'op:' .. (ARGV[2] or '')
-if #KEYS ~= 1 or #ARGV ~= 3 or action ~= 'pause' and action ~= 'resume' and (action ~= 'thaw' or ARGV[2] == '') then
+local states = {pause = 'paused', resume = 'open', freeze = 'frozen'}
+if #KEYS ~= 1 or #ARGV ~= 3 or not states[action] and (action ~= 'thaw' or ARGV[2] == '') then
     return {-10, 'argument', 'action'}
 end
 local switch = redis.pcall('HMGET', KEYS[1], 'state', 'withheld', 'withdrawn', op)
@@ -35,8 +36,7 @@ if action == 'thaw' then
     return {1, state == 'frozen' and 'open' or state, digits(withheld)}
 end
 if state == 'frozen' then
-    return {action == 'pause' and 1 or 0, state, '0'}
+    return {action == 'resume' and 0 or 1, state, '0'}
 end
-state = action == 'pause' and 'paused' or 'open'
-redis.call('HSET', KEYS[1], 'state', state)
-return {1, state, '0'}
+redis.call('HSET', KEYS[1], 'state', states[action])
+return {1, states[action], '0'}

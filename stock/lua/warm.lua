@@ -10,7 +10,7 @@
 -- Returns {code, units in the counter, units added, state of the switch}; the code is
 --   0 warmed: it was not there    1 it was there: up to date now
 --   2 refused: more units were warmed already    3 refused: the counter is there without a switch
---   4 refused: the counter is gone    5 refused: the sale has started; its scope must stay, its end may move by a day
+--   4 refused: the counter is gone    5 refused: the sale has started; scope and start must stay, its end may move by a day
 --   6 refused: the item lies otherwise    -9 refused: over already    -10, 'argument' or 'stored', what
 --
 -- Everything is checked before the first write. Complexity: O(shards).
@@ -73,7 +73,7 @@ if old and switch[10] then
         return {-10, 'stored', 'switch'}
     end
     if began <= now then
-        if scope ~= ARGV[7] or ends > earliest + DAY then
+        if scope ~= ARGV[7] or ends > earliest + DAY or starts > now then
             return {5, 0, 0, old}
         end
         first = math.min(first, earliest)
