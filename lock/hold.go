@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdfast-go/holdfast/internal/renew"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/holdfast-go/holdfast/internal/renew"
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 )
 

@@ -185,7 +185,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 		if p.l.queue.hand(ln, w, p.h, turn{kind: front}) {
 			p.done = true
 		}
-		return true, p.lost(s)
+		return true, p.own(s, false)
 	}
 	// No answer. The next one asks with the token that it may have been given, while the old one is taken away: then a
 	// hand-over that is still on its way finds nothing.
@@ -214,14 +214,15 @@ func (p *passing) plain(ctx context.Context) error {
 		standby := min(max(2*p.l.roundTrip.value(), minStandby), maxStandby)
 		p.next = turn{kind: front, standby: time.Now().Add(standby)}
 	}
-	repeated := p.held.Repeat && time.Now().Before(p.h.deadline())
-	if rel.State != Ours && !repeated && p.held.Token == p.h.held.Token {
-		return p.lost(rel.State)
-	}
-	return nil
+	return p.own(rel.State, p.held.Repeat && time.Now().Before(p.h.deadline()))
 }
 
-func (p *passing) lost(s State) error {
+// own is the answer to the release of p.h when its keys were found in state s: by a repeat that may have found its own
+// doing, or when the lock had been passed on already, that says nothing against it.
+func (p *passing) own(s State, repeated bool) error {
+	if s == Ours || repeated || p.held.Token != p.h.held.Token {
+		return nil
+	}
 	why := Gone
 	if s == Foreign {
 		why = Taken

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
@@ -176,6 +180,22 @@ func TestEveryKeyHasATTL(t *testing.T) {
 	if testing.Short() {
 		names = 100
 	}
+	stop, sampled := make(chan struct{}), make(chan int)
+	go func() { // while it runs, too: no lock is ever without a TTL
+		n := 0
+		for {
+			select {
+			case <-stop:
+				sampled <- n
+				return
+			default:
+			}
+			n++
+			if eternal, err := eternalKeys(rdb, p); err != nil || len(eternal) > 0 {
+				t.Errorf("without TTL: %v, %v", eternal, err)
+			}
+		}
+	}()
 	parallel(64, 2*names, func(i int) {
 		lease, err := l.Acquire(t.Context(), keys(fmt.Sprint(i%names)))
 		if err != nil {
@@ -184,6 +204,10 @@ func TestEveryKeyHasATTL(t *testing.T) {
 		}
 		free(t, lease)
 	})
+	close(stop)
+	if n := <-sampled; n == 0 {
+		t.Error("nothing was sampled")
+	}
 	if left := srv.Keys(t, p); len(left) > 0 {
 		t.Errorf("%d locks left, among them %s", len(left), left[0])
 	}
@@ -195,6 +219,62 @@ func TestEveryKeyHasATTL(t *testing.T) {
 	}
 	if ttl := rdb.PTTL(t.Context(), fenceKey(p+"lock:1")).Val(); ttl <= 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("a counter lives for %v, want a day", ttl)
+	}
+}
+
+// eternalKeys looks once at some keys with the prefix and returns those that never expire.
+func eternalKeys(rdb *redis.Client, prefix string) (eternal []string, err error) {
+	ctx := context.Background()
+	found, _, err := rdb.Scan(ctx, 0, prefix+"*", 1000).Result()
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range found {
+		ttl, err := rdb.PTTL(ctx, key).Result()
+		if err != nil {
+			return nil, err
+		}
+		if ttl == -1 {
+			eternal = append(eternal, key)
+		}
+	}
+	return eternal, nil
+}
+
+// No code path sets a key without an expiry: of all commands seen, each SET has a PX, and nothing else sets anything.
+func TestEverySetHasAnExpiry(t *testing.T) {
+	srv := testserver.NewRedis(t)
+	rdb := srv.Client(t)
+	a, b := over(t, rdb, TTL(500*time.Millisecond)), over(t, rdb, TTL(500*time.Millisecond))
+	mon := srv.Monitor(t)
+	parallel(16, 300, func(i int) {
+		l := []*Locker{a, b}[i%2]
+		err := l.Do(t.Context(), [][]string{keys("x"), keys("y"), keys("x", "y", "z")}[i%3], func(context.Context) error { return nil }, Wait(time.Minute))
+		if err != nil && !errors.Is(err, ErrLost) {
+			t.Error(err)
+		}
+	})
+	lease := must(t, a, keys("forced"))
+	testserver.Eventually(t, soon, func() bool { return renewalsOf(lease) > 0 }, "a renewal is confirmed")
+	if _, ok, err := b.ForceRelease(t.Context(), "forced", "test"); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	_ = lease.Release(t.Context())
+	sets, handed := 0, false
+	for _, c := range mon.Commands(t) {
+		switch c.Name {
+		case "SET":
+			sets++
+			if !slices.Contains(c.Args, "PX") {
+				t.Errorf("%v has no expiry", c)
+			}
+			handed = handed || c.Script && !slices.Contains(c.Args, "NX") && !strings.Contains(c.Args[0], "fence")
+		case "SETNX", "MSET", "GETSET", "APPEND", "INCR", "INCRBY", "PERSIST", "RENAME", "RESTORE":
+			t.Errorf("%v", c)
+		}
+	}
+	if sets < 600 || !handed {
+		t.Errorf("%d times SET, a hand-over among them: %v; this shows little", sets, handed)
 	}
 }
 
