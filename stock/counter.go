@@ -34,7 +34,7 @@ const startTimeout = 2 * time.Second
 // New returns a Counter on rdb. The error names every option that is wrong, a script that the server cannot load, and a
 // Redis Cluster without WithPartitions. A server that is away is no error; Warm asks again.
 func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
-	return newCounter(rdb, false, opts)
+	return newCounter(rdb, keyspace{}, opts)
 }
 
 // NewQuota returns a Counter of quotas: balances, credits, allowances that many spend from. Sale.Item and Order.Item name
@@ -44,10 +44,10 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
 //
 // Its keys are its own, so the same request id may take stock from one Counter and quota from another.
 func NewQuota(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
-	return newCounter(rdb, true, opts)
+	return newCounter(rdb, keyspace{quota: true}, opts)
 }
 
-func newCounter(rdb redis.UniversalClient, quota bool, opts []Option) (*Counter, error) {
+func newCounter(rdb redis.UniversalClient, keys keyspace, opts []Option) (*Counter, error) {
 	cfg, err := newConfig(opts)
 	client, wrapErr := redisx.Wrap(rdb)
 	if wrapErr != nil {
@@ -56,8 +56,8 @@ func newCounter(rdb redis.UniversalClient, quota bool, opts []Option) (*Counter,
 	if err != nil {
 		return nil, err
 	}
-	c := &Counter{rdb: client, cfg: cfg, scripts: newScripts(quota), takeOver: usualTakeOver}
-	c.keys = keyspace{prefix: cfg.prefix, parts: cfg.parts, quota: quota}
+	keys.prefix, keys.parts = cfg.prefix, cfg.parts
+	c := &Counter{rdb: client, cfg: cfg, keys: keys, scripts: newScripts(&keys), takeOver: usualTakeOver}
 	c.tel = c.newInstruments()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -11,11 +11,12 @@ import (
 // unless they mean the same.
 //
 // In the partitioned keyspace each family carries its partition as a hash tag, stock:{07}:item:1001: the keys that one
-// script touches share a slot. A quota's keys have families of their own.
+// script touches share a slot. Quotas and tokens have families of their own.
 type keyspace struct {
 	prefix string
 	parts  int // 0: flat
 	quota  bool
+	tokens bool
 }
 
 // start begins a key with its family and partition: "stock:" or "stock:{07}:".
@@ -69,13 +70,19 @@ func (k *keyspace) request(part int, id string) string {
 	if k.quota {
 		return string(keyesc.Append(k.start("req:quota", part), id))
 	}
+	if k.tokens {
+		return string(keyesc.Append(k.start("req:tokens", part), id))
+	}
 	return string(keyesc.Append(k.start("req", part), id))
 }
 
 // family is the family of what belongs to no single item.
 func (k *keyspace) family() string {
-	if k.quota {
+	switch {
+	case k.quota:
 		return "quotas"
+	case k.tokens:
+		return "tokens"
 	}
 	return "stock"
 }
@@ -125,6 +132,18 @@ func (k *keyspace) marker(part int, over Scope, l *line) string {
 	}
 	b = append(b, ":act:"...)
 	return string(keyesc.Append(b, l.activity))
+}
+
+// tokenKeys are the keys of one sale of tokens.
+type tokenKeys struct {
+	control, list, taken, users string
+}
+
+func (k *keyspace) sale(part int, item, activity string) tokenKeys {
+	b := append(k.start("tokens", part), "item:"...)
+	b = append(keyesc.Append(b, item), ":act:"...)
+	list := string(keyesc.Append(b, activity))
+	return tokenKeys{control: list + ":ctl", list: list, taken: list + ":taken", users: list + ":users"}
 }
 
 // unescape undoes the escaping; ids are short enough never to have been hashed.

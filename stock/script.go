@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"slices"
 
 	"github.com/holdfast-go/holdfast/internal/redisx"
 )
@@ -19,12 +20,25 @@ type scripts struct {
 	look, toggle, adjust                   *redisx.Script // items
 	expired                                *redisx.Script // deadlines
 	moveTake, moveGive, moveDone, moveRead *redisx.Script // segments
+
+	tokensPush, tokensOpen, tokensTake, tokensReturn, tokensLook *redisx.Script // tokens
 }
 
-// newScripts returns the scripts for counters of the keyspace: strings, or the hashes of a quota.
-func newScripts(quota bool) *scripts {
+// newScripts returns the scripts for the keyspace: for counters that are strings, for the hashes of a quota, or for lists
+// of tokens.
+func newScripts(k *keyspace) *scripts {
+	if k.tokens {
+		return &scripts{
+			claim:        script("claim", "common"),
+			tokensPush:   script("tokens_push", "common"),
+			tokensOpen:   script("tokens_open", "common"),
+			tokensTake:   script("tokens_take", "common"),
+			tokensReturn: script("tokens_return", "common"),
+			tokensLook:   script("tokens_look", "common"),
+		}
+	}
 	counter := "counter_string"
-	if quota {
+	if k.quota {
 		counter = "counter_hash"
 	}
 	return &scripts{
@@ -52,10 +66,12 @@ func newScripts(quota bool) *scripts {
 }
 
 func (s *scripts) all() []*redisx.Script {
-	return []*redisx.Script{
+	all := []*redisx.Script{
 		s.deduct, s.confirm, s.release, s.held, s.record, s.wholeOpen, s.wholeClose, s.undo, s.append, s.warm, s.claim,
 		s.place, s.look, s.toggle, s.adjust, s.expired, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
+		s.tokensPush, s.tokensOpen, s.tokensTake, s.tokensReturn, s.tokensLook,
 	}
+	return slices.DeleteFunc(all, func(s *redisx.Script) bool { return s == nil })
 }
 
 // script puts the shared parts in front of a script: Redis has no modules.

@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/internal/redisx"
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -34,6 +35,12 @@ func luaFiles(t *testing.T) map[string]string {
 		t.Fatalf("%d scripts, %v", len(files), err)
 	}
 	return files
+}
+
+func everyScript() []*redisx.Script {
+	all := newScripts(&keyspace{}).all()
+	all = append(all, newScripts(&keyspace{quota: true}).all()...)
+	return append(all, newScripts(&keyspace{tokens: true}).all()...)
 }
 
 var redisCall = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:,\s*([^,)]+))?`)
@@ -63,7 +70,7 @@ func TestScriptsTouchOnlyTheirKeys(t *testing.T) {
 
 // Each script says what its KEYS and ARGV are, what it returns and what it costs, and that it checks before it writes.
 func TestScriptsAreDocumented(t *testing.T) {
-	writes := regexp.MustCompile(`'(SET|HSET|DEL|HDEL|ZADD|ZREM|XADD|INCRBY|DECRBY|HINCRBY|PEXPIRE|PEXPIREAT)'`)
+	writes := regexp.MustCompile(`'(SET|HSET|DEL|HDEL|RPUSH|LPOP|RENAME|ZADD|ZREM|XADD|INCRBY|DECRBY|HINCRBY|PEXPIRE|PEXPIREAT)'`)
 	shared := []string{"common.lua", "counter_string.lua", "counter_hash.lua", "proof.lua"}
 	for name, text := range luaFiles(t) {
 		if slices.Contains(shared, name) {
@@ -84,7 +91,7 @@ func TestScriptsAreDocumented(t *testing.T) {
 // F060: every script is loaded at the start and in this test; one that does not compile stops the start.
 func TestScriptsLoad(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *env) {
-		for _, s := range append(newScripts(false).all(), newScripts(true).all()...) {
+		for _, s := range everyScript() {
 			if s == nil {
 				t.Fatal("a script is not made")
 			}
@@ -137,7 +144,7 @@ func TestEveryKeyMissing(t *testing.T) {
 func TestScriptsAnswerToAnyArguments(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *env) {
 		c := e.counter()
-		all := append(newScripts(false).all(), newScripts(true).all()...)
+		all := everyScript()
 		files := luaFiles(t)
 		values := []string{"", "0", "1", "1", "2", "-1", "1.5", "1e0", "abc", "9007199254740992", "1 0", "4000000000000"}
 		seed := rand.Uint64()

@@ -25,6 +25,7 @@ const (
 
 	strategyCounter = "counter"
 	strategyQuota   = "quota"
+	strategyTokens  = "tokens"
 
 	movementDeducted  = "deducted"
 	movementConfirmed = "confirmed"
@@ -67,8 +68,11 @@ func (c *Counter) newInstruments() *instruments {
 		strategy: telemetry.StockStrategy.String(strategyCounter),
 		stop:     func() {},
 	}
-	if c.keys.quota {
+	switch {
+	case c.keys.quota:
 		i.strategy = telemetry.StockStrategy.String(strategyQuota)
+	case c.keys.tokens:
+		i.strategy = telemetry.StockStrategy.String(strategyTokens)
 	}
 	for n, movement := range movements {
 		i.moved[n] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(i.strategy, telemetry.StockMovement.String(movement)))}

@@ -106,6 +106,10 @@ func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units
 	return Warmed{}, corrupt("answer of a script")
 }
 
+func otherPartitions(n string) string {
+	return "sales of this prefix were opened with WithPartitions(" + n + "), where 0 is the flat keyspace: every instance needs the same"
+}
+
 const layoutStays = "the item's segments or its partition would change: wait until a day after its last sale"
 
 // settle decides where the item lies, and writes that down where everybody will look for it.
@@ -115,7 +119,7 @@ func (c *Counter) settle(ctx context.Context, r *sale) (place, error) {
 		return place{}, err
 	}
 	if a.code() == 0 {
-		return place{}, misuse("sales of this prefix were warmed up with WithPartitions(" + a.text(1) + "), where 0 is the flat keyspace: every instance needs the same")
+		return place{}, misuse(otherPartitions(a.text(1)))
 	}
 	p := place{over: r.limit.Over, segments: r.segments, at: c.home(r.item)}
 	if c.keys.parts == 0 || c.keys.quota {
