@@ -46,21 +46,25 @@ func TestLongRequestIsRenewedAtAThird(t *testing.T) {
 	})
 }
 
-func TestSingleFailedRenewalIsSurvived(t *testing.T) {
+// A renewal that fails is tried again soon, not at the next third, by when the lease would have ended.
+func TestFailedRenewalsAreSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		renewals := 0
-		s := &gate{Store: deduptest.NewMemory(), before: func(_ context.Context, call string) error {
-			if call == "renew" {
-				if renewals++; renewals == 1 {
-					return dedup.ErrUnavailable
-				}
+		away := false
+		memory := deduptest.NewMemory()
+		s := &gate{Store: memory, before: func(_ context.Context, call string) error {
+			if call == "renew" && away {
+				return dedup.ErrUnavailable
 			}
 			return nil
 		}}
-		d, other := engineOn(t, s), engineOn(t, s)
+		d, other := engineOn(t, s), engineOn(t, memory)
 		claim := begun(t, d, buy("k"))
 		ctx := claim.Context(t.Context())
-		<-time.After(45 * time.Second) // without the second try the lease would have ended
+		<-time.After(9 * time.Second)
+		away = true
+		<-time.After(14 * time.Second)
+		away = false
+		<-time.After(10 * time.Second) // 33 s: the lease of the beginning has ended
 		if _, _, err := other.Begin(t.Context(), buy("k")); !errors.Is(err, dedup.ErrInFlight) {
 			t.Errorf("another got %v, want ErrInFlight", err)
 		}
