@@ -83,7 +83,7 @@ func TestInsertOnceWaitsForAnUncommittedRow(t *testing.T) {
 			for _, commit := range []bool{false, true} {
 				request := fmt.Sprint("r", commit)
 				first := db.Begin()
-				defer first.Rollback()
+				t.Cleanup(func() { first.Rollback() })
 				if _, err := InsertOnce(first, &shopOrder{RequestID: request, OrderNo: request, UserID: 7, ItemID: 1001}); err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -54,7 +55,7 @@ type dbError struct {
 func classify(dialect string, err error) dbError {
 	var found dbError
 	walk(err, func(e error) bool {
-		if _, ok := e.(*Error); ok {
+		if _, ok := e.(*Error); ok { //nolint:errorlint // walk comes to each error of the tree
 			found = dbError{}
 			return true
 		}
@@ -87,21 +88,22 @@ const abortedByPgx = "commit unexpectedly resulted in rollback"
 
 // classifyConnection judges what no server said: the connection's own errors, and the context's.
 func classifyConnection(err error) class {
-	switch err {
-	case driver.ErrBadConn, sql.ErrConnDone:
+	is := func(these ...error) bool { return slices.Contains(these, err) } // walk comes to each error of the tree
+	switch {
+	case is(driver.ErrBadConn, sql.ErrConnDone):
 		return unavailable
-	case sql.ErrTxDone:
+	case is(sql.ErrTxDone):
 		return deadTx
-	case context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded:
+	case is(context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded):
 		return lost
 	}
 	if safe, ok := err.(interface{ SafeToRetry() bool }); ok && safe.SafeToRetry() {
 		return unavailable
 	}
-	if op, ok := err.(*net.OpError); ok && op.Op == "dial" {
+	if op, ok := err.(*net.OpError); ok && op.Op == "dial" { //nolint:errorlint // as above
 		return unavailable
 	}
-	if _, ok := err.(net.Error); ok {
+	if _, ok := err.(net.Error); ok { //nolint:errorlint // as above
 		return lost
 	}
 	switch text := err.Error(); {

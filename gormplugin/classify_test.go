@@ -105,7 +105,7 @@ func TestDatabaseErrorsAreToldApart(t *testing.T) {
 			} {
 				if got := classify(tt.dialect, err); got.class != tt.want {
 					t.Errorf("%s: class %d, want %d", depth, got.class, tt.want)
-				} else if tt.want != notOurs && got.err != tt.err {
+				} else if tt.want != notOurs && got.err != tt.err { //nolint:errorlint // the driver's error itself
 					t.Errorf("%s: found %v, want the driver's error itself", depth, got.err)
 				}
 			}
@@ -154,8 +154,10 @@ func TestNamesInTheTextsOfMySQL(t *testing.T) {
 		"8.0 with the table": {1062, "Duplicate entry '7-1001' for key 'orders.uk_user_item'", "orders.uk_user_item"},
 		"5.7 and MariaDB":    {1062, "Duplicate entry '7-1001' for key 'uk_user_item'", "uk_user_item"},
 		"primary key":        {1062, "Duplicate entry '1' for key 'orders.PRIMARY'", "orders.PRIMARY"},
-		"quotes in the value": {1062, "Duplicate entry 'O'Neil' for key 'uk_other'-1' for key 'orders.uk_user_item'",
-			"orders.uk_user_item"},
+		"quotes in the value": {
+			1062, "Duplicate entry 'O'Neil' for key 'uk_other'-1' for key 'orders.uk_user_item'",
+			"orders.uk_user_item",
+		},
 		"German":                     {1062, "Doppelter Eintrag '7-1001' für Schlüssel 'orders.uk_user_item'", "orders.uk_user_item"},
 		"French":                     {1062, "Duplicata du champ '7-1001' pour la clef 'orders.uk_user_item'", "orders.uk_user_item"},
 		"Spanish":                    {1062, "Entrada duplicada '7-1001' para la clave 'orders.uk_user_item'", "orders.uk_user_item"},

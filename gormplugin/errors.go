@@ -94,10 +94,10 @@ func (e *Error) Unwrap() []error {
 	if e.mapped != nil {
 		errs = append(errs, e.mapped)
 	}
-	switch e.sentinel {
-	case ErrNotFound:
+	switch {
+	case errors.Is(e.sentinel, ErrNotFound):
 		errs = append(errs, gorm.ErrRecordNotFound)
-	case ErrDuplicate, ErrAlreadyApplied:
+	case errors.Is(e.sentinel, ErrDuplicate), errors.Is(e.sentinel, ErrAlreadyApplied):
 		errs = append(errs, gorm.ErrDuplicatedKey)
 	}
 	if e.cause != nil {

@@ -78,7 +78,7 @@ func (j *judge) endTransaction(db *gorm.DB, e dbError) {
 	}
 	postgres := db.Name() == dialectPostgres
 	gone := !e.server && (e.class == lost || e.class == unavailable)
-	if !e.endsTx && !gone && !(postgres && e.server) {
+	if over := e.endsTx || gone || postgres && e.server; !over {
 		return
 	}
 	pool := db.Statement.ConnPool
@@ -286,7 +286,7 @@ func (j *judge) guarded(db *gorm.DB, e dbError) *table {
 func statementTable(db *gorm.DB) string { return bareName(db.Statement.Table) }
 
 func isContextError(err error) bool {
-	return err == context.Canceled || err == context.DeadlineExceeded
+	return err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare: a driver wraps its own
 }
 
 func isOurs(err error) bool {

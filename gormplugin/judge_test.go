@@ -33,11 +33,11 @@ func TestEachIndexHasItsErrorWhetherTranslatedOrNot(t *testing.T) {
 						t.Errorf("got %v, want %v, gorm's and the driver's error", err, want)
 					}
 					for _, other := range []error{ErrAlreadyApplied, errTaken, errBought} {
-						if other != want && errors.Is(err, other) {
+						if !errors.Is(want, other) && errors.Is(err, other) {
 							t.Errorf("%v is %v too", err, other)
 						}
 					}
-					if Refused(err) != (want != ErrAlreadyApplied) {
+					if Refused(err) == errors.Is(want, ErrAlreadyApplied) {
 						t.Errorf("Refused(%v) = %v: what a request has done already must not be given back", err, Refused(err))
 					}
 				}
@@ -280,7 +280,7 @@ func TestErrorOfAHookStaysTheHooks(t *testing.T) {
 			}
 			for _, after := range []bool{false, true} {
 				err := db.Model(&hookFails{ID: 1, err: hook, after: after}).Update("stock", Sub(1)).Error
-				if err != error(hook) {
+				if err != error(hook) { //nolint:errorlint // the value itself
 					t.Errorf("%s, after %v: %v, want the hook's error itself", name, after, err)
 				}
 			}

@@ -64,13 +64,19 @@ func TestLostReply(t *testing.T) {
 		"UPDATE in gorm's own transaction": {gorm.Config{}, faultproxy.Named("UPDATE"), takeOne, ErrUnavailable, 100},
 		"UPDATE in the caller's":           {gorm.Config{}, faultproxy.Named("UPDATE"), explicit, ErrUnavailable, 100},
 		"UPDATE without a transaction":     {gorm.Config{SkipDefaultTransaction: true}, faultproxy.Named("UPDATE"), takeOne, ErrUnknownOutcome, 99},
-		"prepared UPDATE": {gorm.Config{SkipDefaultTransaction: true, PrepareStmt: true}, faultproxy.Named("UPDATE"), takeOne,
-			ErrUnknownOutcome, 99},
+		"prepared UPDATE": {
+			gorm.Config{SkipDefaultTransaction: true, PrepareStmt: true},
+			faultproxy.Named("UPDATE"), takeOne,
+			ErrUnknownOutcome, 99,
+		},
 		"raw UPDATE": {gorm.Config{}, faultproxy.Named("UPDATE"), func(db *gorm.DB) error {
 			return db.Exec("UPDATE shop_items SET stock = stock - 1 WHERE id = 1001 AND stock >= 1").Error
 		}, ErrUnknownOutcome, 99},
-		"SELECT": {gorm.Config{}, faultproxy.Named("SELECT"), func(db *gorm.DB) error { return db.First(&shopItem{}, 1001).Error },
-			ErrUnavailable, 100},
+		"SELECT": {
+			gorm.Config{},
+			faultproxy.Named("SELECT"), func(db *gorm.DB) error { return db.First(&shopItem{}, 1001).Error },
+			ErrUnavailable, 100,
+		},
 		"SELECT that writes": {gorm.Config{}, faultproxy.Named("UPDATE"), func(db *gorm.DB) error {
 			if db.Name() == dialectMySQL { // has no RETURNING on UPDATE
 				return db.Raw("UPDATE shop_items SET stock = stock - 1 WHERE id = 1001").Scan(new(int64)).Error

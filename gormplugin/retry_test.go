@@ -236,16 +236,16 @@ func TestRetryGivesUpAfterFiveAttempts(t *testing.T) {
 func conflictOf(dialect string) error {
 	switch dialect {
 	case dialectPostgres:
-		return pgDeadlock
+		return errDeadlock
 	case dialectMySQL:
 		return my(1213, "40001", "Deadlock found when trying to get lock; try restarting transaction")
 	}
-	return busyText
+	return errBusy
 }
 
 var (
-	pgDeadlock = &pgconn.PgError{Code: "40P01"}
-	busyText   = errors.New("database is locked")
+	errDeadlock = &pgconn.PgError{Code: "40P01"}
+	errBusy     = errors.New("database is locked")
 )
 
 // A refusal is an answer: it is not tried again.
@@ -397,8 +397,8 @@ func TestRetryRefusesToCommitUnderAContextThatIsOver(t *testing.T) {
 func TestRetryWaitsWithinItsContext(t *testing.T) {
 	db := newDatabase(t, dialectSQLite).shop(t, gorm.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Retry(ctx, db, func(*gorm.DB) error { defer cancel(); return busyText })
-	if !errors.Is(err, ErrConflict) || !errors.Is(err, busyText) || !errors.Is(err, context.Canceled) {
+	err := Retry(ctx, db, func(*gorm.DB) error { defer cancel(); return errBusy })
+	if !errors.Is(err, ErrConflict) || !errors.Is(err, errBusy) || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want ErrConflict with both causes", err)
 	}
 }

@@ -80,21 +80,31 @@ func TestSchemaFaults(t *testing.T) {
 		"a small fence": {without: dialectSQLite, replace: map[string]string{"fence BIGINT": "fence INTEGER"}, table: "items", column: "fence", says: "64"},
 		"a fraction":    {only: dialectSQLite, replace: map[string]string{"stock BIGINT": "stock DECIMAL(10,2)"}, table: "items", column: "stock", says: "minor units"},
 		"a short id":    {replace: map[string]string{"VARCHAR(43)": "VARCHAR(36)"}, table: "orders", column: "request_id", says: "VARCHAR(43)"},
-		"no index of the request": {indexes: []string{"CREATE UNIQUE INDEX uk_request ON orders (request_id, user_id)", indexes[1]},
-			table: "orders", column: "request_id", says: "unique index of its own"},
+		"no index of the request": {
+			indexes: []string{"CREATE UNIQUE INDEX uk_request ON orders (request_id, user_id)", indexes[1]},
+			table:   "orders", column: "request_id", says: "unique index of its own",
+		},
 		"index is missing": {indexes: indexes[:1], table: "orders", says: "uk_user_item is not on this table"},
 		"other columns":    {indexes: []string{indexes[0], "CREATE UNIQUE INDEX uk_user_item ON orders (user_id)"}, table: "orders", says: "uk_user_item is over (user_id)"},
 		"not unique":       {indexes: []string{indexes[0], "CREATE INDEX uk_user_item ON orders (user_id, item_id)"}, table: "orders", says: "uk_user_item is not on this table"},
-		"partial": {without: dialectMySQL, indexes: []string{indexes[0], indexes[1] + " WHERE user_id > 5"}, table: "orders",
-			says: "declared is WHERE (all rows)"},
-		"a prefix": {only: dialectMySQL, indexes: []string{"CREATE UNIQUE INDEX uk_request ON orders (request_id(10))", indexes[1]}, table: "orders",
-			column: "request_id", says: "unique index of its own"},
-		"on another table": {without: dialectMySQL, indexes: []string{indexes[0], "CREATE UNIQUE INDEX uk_user_item ON items (stock)"}, table: "orders",
-			says: "uk_user_item is not on this table"},
+		"partial": {
+			without: dialectMySQL, indexes: []string{indexes[0], indexes[1] + " WHERE user_id > 5"}, table: "orders",
+			says: "declared is WHERE (all rows)",
+		},
+		"a prefix": {
+			only: dialectMySQL, indexes: []string{"CREATE UNIQUE INDEX uk_request ON orders (request_id(10))", indexes[1]}, table: "orders",
+			column: "request_id", says: "unique index of its own",
+		},
+		"on another table": {
+			without: dialectMySQL, indexes: []string{indexes[0], "CREATE UNIQUE INDEX uk_user_item ON items (stock)"}, table: "orders",
+			says: "uk_user_item is not on this table",
+		},
 		"mapped, nobody has it": {opts: []Option{WithUnique("uk_nobody", errTaken)}, says: "uk_nobody"},
 		"mapped, other columns": {opts: []Option{WithUnique("uk_user_item", errTaken, "orders.user_id")}, table: "orders", says: "uk_user_item is over"},
-		"engine": {only: dialectMySQL, replace: map[string]string{"fence BIGINT NOT NULL)": "fence BIGINT NOT NULL) ENGINE=MyISAM"}, table: "items",
-			says: "ENGINE=InnoDB"},
+		"engine": {
+			only: dialectMySQL, replace: map[string]string{"fence BIGINT NOT NULL)": "fence BIGINT NOT NULL) ENGINE=MyISAM"}, table: "items",
+			says: "ENGINE=InnoDB",
+		},
 		"nothing": {},
 	}
 	onEach(t, func(t *testing.T, d database) {
@@ -258,10 +268,14 @@ func TestVerifySchemaWithoutADatabase(t *testing.T) {
 
 func TestSamePredicate(t *testing.T) {
 	same := [][2]string{
-		{"status <> 2", "(status <> 2)"}, {"status != 2", "(status <> 2)"}, {"", ""},
+		{"status <> 2", "(status <> 2)"},
+		{"status != 2", "(status <> 2)"},
+		{"", ""},
 		{"status IN (0, 1)", "(status = ANY (ARRAY[0, 1]))"},
-		{"kind = 'live'", "((kind)::text = 'live'::text)"}, {"kind = 'live'", "(kind)::character varying = 'live'::character varying"},
-		{"deleted_at IS NULL AND status <> 2", "((deleted_at IS NULL) AND (status <> 2))"}, {"`status` <> 2", `("orders"."status" <> 2)`},
+		{"kind = 'live'", "((kind)::text = 'live'::text)"},
+		{"kind = 'live'", "(kind)::character varying = 'live'::character varying"},
+		{"deleted_at IS NULL AND status <> 2", "((deleted_at IS NULL) AND (status <> 2))"},
+		{"`status` <> 2", `("orders"."status" <> 2)`},
 		{"name = 'it''s'", "(name = 'it''s'::text)"},
 	}
 	for _, p := range same {
