@@ -2,7 +2,7 @@ package redisx
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"sync"
 	"time"
 
@@ -22,31 +22,48 @@ const (
 // returns, the first caller in the queue becomes the next leader and takes along what has gathered behind it.
 type batcher struct {
 	mu       sync.Mutex
-	inFlight int
-	queue    []*call
+	slots    [maxInFlight]slot
+	queue    callQueue
+	watchdog *time.Timer // calls reclaim; made when it is first needed
+	watching bool        // the watchdog is set
 }
 
+// slot is the right to be in flight.
+type slot struct {
+	since time.Time // when its send began; zero: it is free
+	sends uint64    // how many have had it, by which one tells that it has stalled and the slot is another's
+}
+
+// flight is one send in its slot.
+type flight struct {
+	slot int
+	send uint64
+}
+
+// call is a caller in the queue, or in a batch that was made of it.
 type call struct {
-	node   sender
-	cmd    command
-	bytes  int
-	turn   chan bool // true: lead a batch, its cmds are in batch; false: the reply is in cmd
-	batch  []*call
-	queued bool // still in the queue, guarded by batcher.mu
+	node  sender
+	cmd   command
+	bytes int
+	turn  chan bool // true: lead the batch that begins with this call; false: the reply is in cmd
+	mine  flight    // of the leader
+
+	queued     bool // guarded, with the links, by batcher.mu; in a batch the links are the leader's
+	prev, next *call
 }
 
 // do sends cmd to node and returns its reply. A caller in the queue leaves when ctx ends; one on the wire waits for
 // the reply or the client's read time-out.
 func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error) {
 	b.mu.Lock()
-	if b.inFlight < maxInFlight {
-		b.inFlight++
+	if f, ok := b.takeoff(); ok {
 		b.mu.Unlock()
-		b.send(func() { _ = node.Process(ctx, cmd) }) // the error is in cmd
+		b.sendAlone(ctx, node, cmd, f)
 		return cmd.Val(), cmd.Err()
 	}
-	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan bool, 1), queued: true}
-	b.queue = append(b.queue, c)
+	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan bool, 1)}
+	b.queue.push(c)
+	b.watch()
 	b.mu.Unlock()
 
 	select {
@@ -60,48 +77,132 @@ func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error)
 	}
 }
 
+func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f flight) {
+	defer b.land(f)            // also when a hook of the client panics
+	_ = node.Process(ctx, cmd) // the error is in cmd
+}
+
 func (b *batcher) serve(ctx context.Context, c *call, lead bool) (any, error) {
 	if lead {
-		defer func() { // also when a hook of the client panics: the others then find no reply
-			for _, other := range c.batch[1:] {
-				other.turn <- false
-			}
-		}()
-		// The batch carries other callers' commands: this caller's context must not end them.
-		b.send(func() { sendBatch(context.WithoutCancel(ctx), c) })
+		b.sendBatch(ctx, c)
 	}
 	return c.cmd.Val(), c.cmd.Err()
 }
 
-// send runs fn as one send in flight and passes the turn on when it returns, or when it has stalled.
-func (b *batcher) send(fn func()) {
-	var once sync.Once
-	timer := time.AfterFunc(stalled, func() { once.Do(b.pass) })
-	defer once.Do(b.pass)
-	defer timer.Stop()
-	fn()
-}
+// errPanicked is the error of a batch in which a hook of the client panicked: the leader has the panic.
+var errPanicked = errors.New("the client panicked while the batch was sent")
 
-// pass ends one send: the first caller in the queue leads the next.
-func (b *batcher) pass() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.queue) == 0 {
-		b.inFlight--
+// sendBatch sends the batch that begins with lead.
+func (b *batcher) sendBatch(ctx context.Context, lead *call) {
+	err := errPanicked
+	defer func() {
+		b.land(lead.mine) // first: the next leader need not wait until all of these have been told
+		fillIn(lead, err)
+		for c := lead.next; c != nil; {
+			next := c.next // c is its caller's again as soon as that has its turn
+			c.turn <- false
+			c = next
+		}
+	}()
+	// The batch carries other callers' commands: this caller's context must not end them.
+	ctx = context.WithoutCancel(ctx)
+	if lead.next == nil {
+		err = lead.node.Process(ctx, lead.cmd)
 		return
 	}
-	lead := b.queue[0]
-	n, bytes := 1, 0
-	for n < len(b.queue) && n < maxBatch && bytes+b.queue[n].bytes <= maxBytes && b.queue[n].node == lead.node {
-		bytes += b.queue[n].bytes
-		n++
+	pipe := lead.node.Pipeline()
+	for c := lead; c != nil; c = c.next {
+		_ = pipe.Process(ctx, c.cmd) // only queues
 	}
-	lead.batch = slices.Clone(b.queue[:n])
-	b.queue = slices.Delete(b.queue, 0, n)
-	for _, c := range lead.batch {
-		c.queued = false
+	_, err = pipe.Exec(ctx)
+}
+
+// fillIn gives the batch's error to calls that have neither reply nor error: a pipeline that found no connection.
+func fillIn(lead *call, err error) {
+	if err == nil {
+		return
 	}
+	for c := lead; c != nil; c = c.next {
+		if c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(err)
+		}
+	}
+}
+
+// takeoff takes a free slot. Called with b.mu held, as is all below that does not lock it.
+func (b *batcher) takeoff() (f flight, ok bool) {
+	for i := range b.slots {
+		if b.slots[i].since.IsZero() {
+			return b.begin(i), true
+		}
+	}
+	return f, false
+}
+
+// begin gives a slot to a new send.
+func (b *batcher) begin(i int) flight {
+	s := &b.slots[i]
+	s.since = time.Now()
+	s.sends++
+	return flight{i, s.sends}
+}
+
+// land ends a send: its slot goes to the first caller in the queue, unless it had stalled and lost it.
+func (b *batcher) land(f flight) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := &b.slots[f.slot]; s.sends != f.send {
+		return
+	}
+	b.pass(f.slot)
+}
+
+// pass gives a slot to the first caller in the queue, who leads what has gathered behind, or frees it.
+func (b *batcher) pass(i int) {
+	lead := b.queue.cut()
+	if lead == nil {
+		b.slots[i].since = time.Time{}
+		return
+	}
+	lead.mine = b.begin(i)
 	lead.turn <- true
+}
+
+// watch has stalled sends found while somebody is in the queue. One timer does for all of them: one for each send would
+// cost more than all else here.
+func (b *batcher) watch() {
+	if b.watching {
+		return
+	}
+	b.watching = true
+	oldest := b.slots[0].since
+	for _, s := range b.slots[1:] {
+		if s.since.Before(oldest) {
+			oldest = s.since
+		}
+	}
+	wait := time.Until(oldest.Add(stalled))
+	if b.watchdog == nil {
+		b.watchdog = time.AfterFunc(wait, b.reclaim)
+	} else {
+		b.watchdog.Reset(wait)
+	}
+}
+
+// reclaim gives the slots of stalled sends to those who wait.
+func (b *batcher) reclaim() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watching = false
+	now := time.Now()
+	for i := range b.slots {
+		if b.queue.first != nil && now.Sub(b.slots[i].since) >= stalled {
+			b.pass(i)
+		}
+	}
+	if b.queue.first != nil {
+		b.watch()
+	}
 }
 
 // leave takes c out of the queue, or reports that it is no longer there.
@@ -111,33 +212,8 @@ func (b *batcher) leave(c *call) bool {
 	if !c.queued {
 		return false
 	}
-	i := slices.Index(b.queue, c)
-	b.queue = slices.Delete(b.queue, i, i+1)
-	c.queued = false
+	b.queue.remove(c)
 	return true
-}
-
-func sendBatch(ctx context.Context, lead *call) {
-	if len(lead.batch) == 1 {
-		_ = lead.node.Process(ctx, lead.cmd) // the error is in cmd
-		return
-	}
-	pipe := lead.node.Pipeline()
-	for _, c := range lead.batch {
-		_ = pipe.Process(ctx, c.cmd) // only queues
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		fillIn(lead.batch, err)
-	}
-}
-
-// fillIn gives the batch's error to calls that have neither reply nor error: a pipeline that found no connection.
-func fillIn(batch []*call, err error) {
-	for _, c := range batch {
-		if c.cmd.Err() == nil && c.cmd.Val() == nil {
-			c.cmd.SetErr(err)
-		}
-	}
 }
 
 func size(args []any) int {

@@ -20,6 +20,9 @@ type gate struct {
 	let   chan struct{}
 }
 
+// panics is the key of a send in which the hook panics.
+const panics = "panics"
+
 func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (g *gate) ProcessHook(redis.ProcessHook) redis.ProcessHook {
@@ -38,6 +41,9 @@ func (g *gate) pass(ctx context.Context, cmds ...redis.Cmder) error {
 	g.mu.Lock()
 	g.sends = append(g.sends, keys)
 	g.mu.Unlock()
+	if keys[0] == panics {
+		panic("hook")
+	}
 	<-g.let
 	for _, c := range cmds {
 		c.(command).SetVal(c.Args()[3])
@@ -97,6 +103,25 @@ func TestCallsGatherWhileFourAreInFlight(t *testing.T) {
 		}
 		close(g.let)
 		wg.Wait()
+	})
+}
+
+// Every send gives its slot back when it returns, not when it would have stalled.
+func TestSendsGiveTheirSlotsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range 20 * maxInFlight { // some of them alone, the others in a batch
+			asCaller(t, &wg, c, fmt.Sprint(i))
+		}
+		synctest.Wait()
+		close(g.let)
+		wg.Wait()
+		for i, s := range c.batcher("").slots {
+			if !s.since.IsZero() {
+				t.Errorf("slot %d is taken, with nothing in flight", i)
+			}
+		}
 	})
 }
 
@@ -220,4 +245,175 @@ func (panicking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 }
 func (panicking) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(context.Context, []redis.Cmder) error { panic("hook") }
+}
+
+// A send that hung keeps no slot that it has lost: its late reply lets nobody in beside those that are in flight.
+func TestLateReplyOfAStalledSendFreesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
+		}
+		synctest.Wait()
+		time.Sleep(stalled) //nolint:forbidigo // a fake clock
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("instead", i))
+			synctest.Wait()
+		}
+		asCaller(t, &wg, c, "waits")
+		synctest.Wait()
+		for range maxInFlight { // replies come in the order of the sends: those that had hung
+			g.let <- struct{}{}
+		}
+		synctest.Wait()
+		if got := g.seen(); len(got) != 2*maxInFlight {
+			t.Errorf("%d sends were made, want %d: none for a reply that came too late", len(got), 2*maxInFlight)
+		}
+		close(g.let)
+		wg.Wait()
+	})
+}
+
+// Who waits behind several sends that hang is sent when the first of them has, and the next one with the second.
+func TestSlotsOfSendsThatHangAreReclaimedOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
+			synctest.Wait()
+			time.Sleep(stalled / 10) //nolint:forbidigo // a fake clock
+		}
+		for i := range 2 {
+			asCaller(t, &wg, c, fmt.Sprint("waits", i))
+			synctest.Wait()
+			time.Sleep(stalled * (6 - 4*time.Duration(i)) / 10) //nolint:forbidigo // until the first has hung, and then some
+			synctest.Wait()
+			if got := g.seen(); len(got) != maxInFlight+1+i {
+				t.Errorf("%d sends, want %d", len(got), maxInFlight+1+i)
+			}
+		}
+		close(g.let)
+		wg.Wait()
+	})
+}
+
+// The watchdog that was set for one waiter, who is long gone, looks after the next one.
+func TestAStalledSendIsFoundForALaterWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
+			synctest.Wait()
+			time.Sleep(stalled / 10) //nolint:forbidigo // a fake clock
+		}
+		asCaller(t, &wg, c, "first") // the watchdog is set for the end of the first send's time
+		synctest.Wait()
+		g.let <- struct{}{} // which is answered
+		synctest.Wait()
+		asCaller(t, &wg, c, "second")
+		synctest.Wait()
+		time.Sleep(stalled * 7 / 10) //nolint:forbidigo // the second send has hung for long enough
+		synctest.Wait()
+		if got := g.seen(); len(got) != maxInFlight+2 {
+			t.Errorf("%d sends, want %d: the second waiter is forgotten", len(got), maxInFlight+2)
+		}
+		close(g.let)
+		wg.Wait()
+	})
+}
+
+// Whoever leaves the queue, from whatever place, is out of it, and the others go in their order.
+func TestLeavingTheQueueKeepsTheOrderOfTheRest(t *testing.T) {
+	for gone := range 4 {
+		var b batcher
+		for range maxBatch { // one batch is on its way already
+			b.queue.push(&call{})
+		}
+		var calls []*call
+		for range 4 {
+			c := &call{turn: make(chan bool, 1)}
+			b.queue.push(c)
+			calls = append(calls, c)
+		}
+		b.queue.cut()
+		if !b.leave(calls[gone]) || b.leave(calls[gone]) {
+			t.Fatalf("call %d: leave must return true once", gone)
+		}
+		want := slices.Delete(slices.Clone(calls), gone, gone+1)
+		var got []*call
+		for c := b.queue.cut(); c != nil; c = c.next {
+			got = append(got, c)
+		}
+		if !slices.Equal(got, want) || b.queue.first != nil || b.queue.last != nil {
+			t.Errorf("without call %d: got %v, want %v and an empty queue", gone, got, want)
+		}
+	}
+}
+
+// A batch is cut where another node begins, and where it would be too large.
+func TestWhereABatchIsCut(t *testing.T) {
+	one, other := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), redis.NewClient(&redis.Options{Addr: "127.0.0.1:2"})
+	defer one.Close()
+	defer other.Close()
+	for _, tc := range []struct {
+		name  string
+		calls []call
+		want  []int
+	}{
+		{"another node", []call{{node: one}, {node: one}, {node: other}, {node: one}}, []int{2, 1, 1}},
+		{"too many bytes", []call{{node: one}, {node: one, bytes: maxBytes}, {node: one, bytes: 1}}, []int{2, 1}},
+		{"a large first call goes with small ones", []call{{node: one, bytes: 2 * maxBytes}, {node: one, bytes: 1}}, []int{2}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var q callQueue
+			for i := range tc.calls {
+				q.push(&tc.calls[i])
+			}
+			var got []int
+			for lead := q.cut(); lead != nil; lead = q.cut() {
+				n := 0
+				for c := lead; c != nil; c = c.next {
+					n++
+				}
+				got = append(got, n)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("batches of %v calls, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// When a hook panics in a batch, its leader has the panic and the others an error: no answer is not an answer.
+func TestPanicInABatchIsAnErrorForTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("first", i))
+		}
+		synctest.Wait()
+		wg.Go(func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the leader's panic was swallowed")
+				}
+			}()
+			_, _ = c.Once(t.Context(), echo, []string{panics}, 1)
+		})
+		synctest.Wait()
+		for i := range 2 {
+			wg.Go(func() {
+				if val, err := c.Once(t.Context(), echo, []string{fmt.Sprint("other", i)}, 1); KindOf(err) != Unknown {
+					t.Errorf("got %v, %v; want an error of kind Unknown", val, err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(g.let)
+		wg.Wait()
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -18,7 +19,7 @@ var echo = NewScript("echo.lua", `return {KEYS[1], ARGV[1]}`)
 func miniClient(t *testing.T) (*Client, *miniredis.Miniredis) {
 	t.Helper()
 	srv := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: srv.Addr(), ReadTimeout: time.Minute}) // a busy machine is no lost reply
 	t.Cleanup(func() { _ = rdb.Close() })
 	c, err := Wrap(rdb)
 	if err != nil {
