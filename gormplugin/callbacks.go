@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"errors"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -154,8 +155,7 @@ func (o *operation) settle(db *gorm.DB) {
 		o.p.judge.txs.onRollback(db.Statement.ConnPool, before.restore)
 	}
 	if o.table.rate != nil && o.raised && o.checksVersion() {
-		e, _ := db.Error.(*Error)
-		o.table.rate.add(db.Statement.Context, o.p.logger(), o.table.name, e != nil && e.sentinel == ErrVersionConflict)
+		o.table.rate.add(db.Statement.Context, o.p.logger(), o.table.name, errors.Is(db.Error, ErrVersionConflict))
 	}
 }
 

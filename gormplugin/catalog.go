@@ -117,7 +117,7 @@ func (c *catalog) learn(db *gorm.DB, s *schema.Schema) *entry {
 	if e, ok := old.models[s]; ok {
 		return e
 	}
-	t, err := newTable(db.Dialector.Name(), s, c.marks)
+	t, err := newTable(db.Name(), s, c.marks)
 	e := &entry{table: t}
 	switch {
 	case err == nil && t == nil:

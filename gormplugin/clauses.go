@@ -1,6 +1,8 @@
 package gormplugin
 
 import (
+	"slices"
+
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 )
@@ -70,8 +72,8 @@ func (c statementClause) MergeClause(into *clause.Clause) {
 	merged := c.s
 	if old, ok := into.Expression.(statementClause); ok {
 		merged = old.s
-		merged.absolute = append(merged.absolute[:len(merged.absolute):len(merged.absolute)], c.s.absolute...)
-		merged.from = append(merged.from[:len(merged.from):len(merged.from)], c.s.from...)
+		merged.absolute = append(slices.Clip(merged.absolute), c.s.absolute...)
+		merged.from = append(slices.Clip(merged.from), c.s.from...)
 		if c.s.hasVersion {
 			merged.atVersion, merged.hasVersion = c.s.atVersion, true
 		}

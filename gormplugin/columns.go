@@ -252,13 +252,13 @@ func (t *table) finish() []error {
 			errs = append(errs, fmt.Errorf("%s.%s: a bound with a fraction on a column of whole numbers", t.name, c.name))
 		}
 	}
-	if r := t.request; r != nil && r.mark.attempt != "" {
-		name, f, err := t.resolve(r.field, r.mark.attempt)
+	if r := t.request; r != nil && r.attempt != "" {
+		name, f, err := t.resolve(r.field, r.attempt)
 		if err == nil {
 			err = t.add("", name, f, mark{kind: kindAttempt})
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s.%s: attempt=%s: %w", t.name, r.name, r.mark.attempt, err))
+			errs = append(errs, fmt.Errorf("%s.%s: attempt=%s: %w", t.name, r.name, r.attempt, err))
 		}
 	}
 	return errs

@@ -33,21 +33,21 @@ func (c *check) Build(b clause.Builder) {
 	switch c.kind {
 	case checkAttempt:
 		t := c.o.table
-		b.WriteByte('(')
+		write(b, "(")
 		c.o.writeColumn(b, t.request)
-		b.WriteString(" IS NULL OR ")
+		write(b, " IS NULL OR ")
 		c.o.writeColumn(b, t.request)
-		b.WriteString(" <> ")
+		write(b, " <> ")
 		b.AddVar(b, c.value)
-		b.WriteString(" OR COALESCE(")
+		write(b, " OR COALESCE(")
 		c.o.writeColumn(b, t.attempt)
-		b.WriteString(",0) <= ")
+		write(b, ",0) <= ")
 		c.o.writeNumber(b, c.n)
-		b.WriteByte(')')
+		write(b, ")")
 	case checkFence:
-		b.WriteString("COALESCE(")
+		write(b, "COALESCE(")
 		c.o.writeColumn(b, c.column)
-		b.WriteString(",0) <= ")
+		write(b, ",0) <= ")
 		c.o.writeNumber(b, c.n)
 	case checkVersion:
 		if c.o.rowVersions != nil {
@@ -55,16 +55,16 @@ func (c *check) Build(b clause.Builder) {
 			return
 		}
 		c.o.writeColumn(b, c.column)
-		b.WriteString(" = ")
+		write(b, " = ")
 		c.o.writeNumber(b, c.n)
 	case checkState:
 		clause.Eq{Column: c.left, Value: c.value}.Build(b)
 	case checkMin:
 		c.o.writeColumn(b, c.column)
-		b.WriteString(" >= ")
+		write(b, " >= ")
 		if m := c.column.min; m.isColumn() {
 			c.o.writeLimit(b, m)
-			b.WriteString(" + ")
+			write(b, " + ")
 			c.o.writeNumber(b, c.n)
 		} else {
 			c.o.writeNumber(b, c.n.add(m.number))
@@ -72,12 +72,12 @@ func (c *check) Build(b clause.Builder) {
 	case checkMax:
 		c.o.writeColumn(b, c.column)
 		if m := c.column.max; m.isColumn() {
-			b.WriteString(" + ")
+			write(b, " + ")
 			c.o.writeNumber(b, c.n)
-			b.WriteString(" <= ")
+			write(b, " <= ")
 			c.o.writeLimit(b, m)
 		} else {
-			b.WriteString(" <= ")
+			write(b, " <= ")
 			c.o.writeNumber(b, m.number.sub(c.n))
 		}
 	}
@@ -95,14 +95,14 @@ type change struct {
 // Build implements clause.Expression.
 func (c *change) Build(b clause.Builder) {
 	if c.left {
-		b.WriteString("LAST_INSERT_ID(")
-		defer func() { _ = b.WriteByte(')') }()
+		write(b, "LAST_INSERT_ID(")
+		defer write(b, ")")
 	}
 	c.o.writeColumn(b, c.column)
 	if c.add {
-		b.WriteString(" + ")
+		write(b, " + ")
 	} else {
-		b.WriteString(" - ")
+		write(b, " - ")
 	}
 	c.o.writeNumber(b, c.n)
 }
@@ -116,7 +116,7 @@ type next struct {
 // Build implements clause.Expression.
 func (n *next) Build(b clause.Builder) {
 	n.o.writeColumn(b, n.column)
-	b.WriteString(" + 1")
+	write(b, " + 1")
 }
 
 // parens keeps conditions together that the guard did not write: a raw `a = 1 OR b = 2`, or one that ends in a comment,
@@ -125,9 +125,9 @@ type parens struct{ clause.Where }
 
 // Build implements clause.Expression.
 func (p parens) Build(b clause.Builder) {
-	b.WriteByte('(')
+	write(b, "(")
 	p.Where.Build(b)
-	b.WriteByte(')')
+	write(b, ")")
 }
 
 // needsParens reports whether an AND after the conditions could bind to a part of them only.
@@ -179,6 +179,9 @@ func (o *operation) joined(stmt *gorm.Statement, where clause.Clause) (clause.Cl
 	return where, true
 }
 
+// write writes a piece of SQL. gorm builds statements in memory, so it cannot fail.
+func write(w clause.Writer, text string) { _, _ = w.WriteString(text) }
+
 // writeColumn writes a guarded column, with the table's name where another table could have one of that name.
 func (o *operation) writeColumn(b clause.Builder, c *column) {
 	if o.qualify {
@@ -201,18 +204,18 @@ func (o *operation) writeLimit(b clause.Builder, l limit) {
 func (o *operation) writeNumber(b clause.Builder, n number) {
 	switch {
 	case o.dialect == dialectPostgres && n.isWhole():
-		b.WriteString("CAST(")
+		write(b, "CAST(")
 		b.AddVar(b, n.i)
-		b.WriteString(" AS bigint)")
+		write(b, " AS bigint)")
 	case n.isWhole():
 		b.AddVar(b, n.i)
 	case o.dialect == dialectMySQL:
-		b.WriteString("CAST(")
+		write(b, "CAST(")
 		b.AddVar(b, n.text)
-		b.WriteString(" AS DECIMAL(65,30))")
+		write(b, " AS DECIMAL(65,30))")
 	default:
-		b.WriteString("CAST(")
+		write(b, "CAST(")
 		b.AddVar(b, n.text)
-		b.WriteString(" AS numeric)")
+		write(b, " AS numeric)")
 	}
 }

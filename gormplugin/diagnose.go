@@ -130,16 +130,17 @@ type foundRow struct {
 // look reads the guarded columns of the rows that the statement was about.
 func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 	stmt := db.Statement
+	own := &gorm.DB{Config: db.Config}
 	sub := &gorm.Statement{
-		DB: &gorm.DB{Config: db.Config}, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema,
+		DB: own, Table: stmt.Table, TableExpr: stmt.TableExpr, Schema: stmt.Schema,
 		Model: stmt.Model, Context: stmt.Context, ConnPool: stmt.ConnPool, Clauses: map[string]clause.Clause{"WHERE": o.where},
 	}
-	sub.DB.Statement = sub
+	own.Statement = sub
 	keys := 0
-	sub.WriteString("SELECT 1")
+	write(sub, "SELECT 1")
 	if many && stmt.Schema != nil {
 		for _, f := range stmt.Schema.PrimaryFields {
-			sub.WriteByte(',')
+			write(sub, ",")
 			sub.WriteQuoted(clause.Column{Table: clause.CurrentTable, Name: f.DBName})
 			keys++
 		}
@@ -147,21 +148,21 @@ func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 	for i := range o.checks {
 		o.checks[i].writeFinding(sub)
 	}
-	sub.WriteString(" FROM ")
+	write(sub, " FROM ")
 	sub.WriteQuoted(clause.Table{Name: clause.CurrentTable})
 	if from, ok := stmt.Clauses["FROM"].Expression.(clause.From); ok && o.qualify && len(from.Tables) > 0 {
-		sub.WriteString(", ")
+		write(sub, ", ")
 		from.Build(sub)
 	}
-	sub.WriteByte(' ')
+	write(sub, " ")
 	if o.hadWhere {
 		sub.Build("WHERE")
 	}
 	if !many {
-		sub.WriteString(" LIMIT 1")
+		write(sub, " LIMIT 1")
 	}
 	if o.dialect == dialectMySQL && inTransaction(stmt.ConnPool) {
-		sub.WriteString(" LOCK IN SHARE MODE") // a plain read would see the transaction's old snapshot
+		write(sub, " LOCK IN SHARE MODE") // a plain read would see the transaction's old snapshot
 	}
 	if sub.Error != nil {
 		return nil, sub.Error
@@ -169,7 +170,7 @@ func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 	begin := time.Now()
 	found, err := o.readFindings(sub, keys)
 	db.Logger.Trace(stmt.Context, begin, func() (string, int64) {
-		return db.Dialector.Explain(sub.SQL.String(), sub.Vars...), int64(len(found))
+		return db.Explain(sub.SQL.String(), sub.Vars...), int64(len(found))
 	}, err)
 	return found, err
 }
@@ -177,22 +178,22 @@ func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 // writeFinding adds to a SELECT what there is to say of one check: what is stored, the limit where that is a column, and
 // whether it fits, as the database judges it.
 func (c *check) writeFinding(b *gorm.Statement) {
-	b.WriteByte(',')
-	switch {
-	case c.kind == checkState:
+	write(b, ",")
+	switch c.kind {
+	case checkState:
 		b.WriteQuoted(c.left)
-	case c.kind == checkAttempt:
+	case checkAttempt:
 		c.o.writeColumn(b, c.o.table.attempt)
 	default:
 		c.o.writeColumn(b, c.column)
 	}
 	if l := c.limit(); l.isColumn() {
-		b.WriteByte(',')
+		write(b, ",")
 		c.o.writeLimit(b, l)
 	}
-	b.WriteString(",CASE WHEN ")
+	write(b, ",CASE WHEN ")
 	c.Build(b)
-	b.WriteString(" THEN 1 ELSE 0 END")
+	write(b, " THEN 1 ELSE 0 END")
 }
 
 // limit returns the bound that a check of a stock column is about.
@@ -360,7 +361,7 @@ func (o *operation) raced() *Error {
 func (o *operation) partial(rows []foundRow, need int64) *Error {
 	e := &Error{
 		sentinel: ErrInsufficient, reason: "partial", table: o.table.name,
-		available: strconv.FormatInt(o.stmt.DB.RowsAffected, 10), requested: strconv.FormatInt(need, 10),
+		available: strconv.FormatInt(o.stmt.RowsAffected, 10), requested: strconv.FormatInt(need, 10),
 	}
 	there := map[string]bool{}
 	for _, row := range rows {

@@ -132,10 +132,11 @@ func calls() []call {
 		}, ErrUnguardedWrite, 10},
 		{"Raw, Rows", func(tx *gorm.DB, id int64) error {
 			rows, err := tx.Raw("DELETE FROM cell_items WHERE id = ?", id).Rows()
-			if rows != nil {
-				return errors.Join(rows.Err(), rows.Close())
+			if err != nil {
+				return err
 			}
-			return err
+			defer func() { _ = rows.Close() }()
+			return rows.Err()
 		}, ErrUnguardedWrite, 10},
 		{"Find, Count, Pluck", func(tx *gorm.DB, id int64) error {
 			var n int64

@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"reflect"
+	"slices"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -115,7 +116,7 @@ func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
 	}
 	o.checks, o.changes = o.space[:0], o.space2[:0]
 	o.clauses = stmt.BuildClauses
-	stmt.BuildClauses = append(o.clauses[:len(o.clauses):len(o.clauses)], operationTag)
+	stmt.BuildClauses = append(slices.Clip(o.clauses), operationTag)
 	stmt.Clauses[operationKey] = clause.Clause{Name: operationKey, Expression: o}
 	if parent, ok := stmt.Settings.Load(parentKey); ok && parent != stmt {
 		o.child = true
@@ -175,7 +176,7 @@ func (o *operation) insist(e *Error) {
 	}
 	if o.refusal == nil {
 		o.refusal = e
-		o.stmt.DB.Error = e
+		o.stmt.Error = e
 	}
 }
 

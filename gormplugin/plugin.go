@@ -75,9 +75,9 @@ func (p *Plugin) Initialize(db *gorm.DB) error {
 	}
 	// The plugin judges the driver's errors itself, and joins gorm's sentinels to them: gorm's own translation drops the
 	// name of the index.
-	if db.Config.TranslateError {
+	if db.TranslateError {
 		p.judge.translate.Store(true)
-		db.Config.TranslateError = false
+		db.TranslateError = false
 	}
 	p.wrapBuilders(db)
 	return p.register(db)
@@ -110,7 +110,7 @@ func (p *Plugin) guarded(build clause.ClauseBuilder, guard func(*operation, clau
 	return func(c clause.Clause, b clause.Builder) {
 		if stmt, ok := b.(*gorm.Statement); ok {
 			o := operationOf(stmt)
-			if p.redirected(stmt, o); stmt.DB.Error != nil {
+			if p.redirected(stmt, o); stmt.Error != nil {
 				return
 			}
 			if o != nil && !o.passive {
@@ -151,7 +151,7 @@ func (p *Plugin) redirected(stmt *gorm.Statement, o *operation) {
 			if o != nil {
 				o.refuse(refusal)
 			} else if !p.shadow {
-				stmt.DB.Error = refusal
+				stmt.Error = refusal
 			}
 			return
 		}

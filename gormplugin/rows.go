@@ -18,7 +18,7 @@ func (o *operation) openRows(stmt *gorm.Statement) {
 		return
 	}
 	if err := execPlain(stmt, "SAVEPOINT "+rowsSavepoint); err != nil {
-		_ = stmt.DB.AddError(err)
+		_ = stmt.AddError(err)
 		return
 	}
 	o.opened = true

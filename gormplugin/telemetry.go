@@ -113,7 +113,7 @@ func outcomeOf(db *gorm.DB) string {
 	if !errors.As(db.Error, &e) {
 		return ""
 	}
-	if e.sentinel == ErrStaleFence {
+	if errors.Is(e.sentinel, ErrStaleFence) {
 		return string(fault.StaleFence) // whatever type the verdict of a lease has
 	}
 	return e.ErrorType()
@@ -147,7 +147,7 @@ func (o *operation) log(db *gorm.DB, outcome string) {
 		return
 	}
 	level := slog.LevelDebug
-	if e.sentinel == ErrUnguardedWrite {
+	if errors.Is(e.sentinel, ErrUnguardedWrite) {
 		level = slog.LevelError
 	}
 	log := o.p.logger()

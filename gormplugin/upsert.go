@@ -234,9 +234,9 @@ func (c upsertCheck) Build(b clause.Builder) {
 		return
 	}
 	c.o.writeColumn(b, c.column)
-	b.WriteString(" = ")
+	write(b, " = ")
 	b.WriteQuoted(clause.Column{Table: "excluded", Name: c.column.name})
-	b.WriteString(" - 1")
+	write(b, " - 1")
 }
 
 // planChild is for a row that gorm saves as an association of another. It would do nothing, or move the foreign key, when

@@ -27,29 +27,29 @@ type rowVersion struct {
 
 // Build implements clause.Expression.
 func (r *rowVersions) Build(b clause.Builder) {
-	b.WriteByte('(')
+	write(b, "(")
 	for i, row := range r.rows {
 		if i > 0 {
-			b.WriteString(" OR ")
+			write(b, " OR ")
 		}
-		b.WriteByte('(')
+		write(b, "(")
 		for k, f := range r.primary {
 			if k > 0 {
-				b.WriteString(" AND ")
+				write(b, " AND ")
 			}
 			b.WriteQuoted(clause.Column{Name: f.DBName})
-			b.WriteString(" = ")
+			write(b, " = ")
 			b.AddVar(b, row.keys[k])
 		}
 		if row.version > 0 {
-			b.WriteString(" AND ")
+			write(b, " AND ")
 			r.o.writeColumn(b, r.o.table.version)
-			b.WriteString(" = ")
+			write(b, " = ")
 			r.o.writeNumber(b, whole(row.version))
 		}
-		b.WriteByte(')')
+		write(b, ")")
 	}
-	b.WriteByte(')')
+	write(b, ")")
 }
 
 // readVersions remembers the versions that the model was loaded with, before gorm writes anything into it.
