@@ -28,6 +28,7 @@ import (
 func (d *Dedup) Begin(ctx context.Context, req Request) (*Claim, *Record, error) {
 	q := &call{d: d, req: req, started: time.Now()}
 	inside, span := d.tel.begin(ctx)
+	defer span.End() // for a panic; otherwise it has ended
 	claim, rec, err := q.begin(inside)
 	q.tell(ctx, span, claim, rec, err)
 	return claim, rec, err
@@ -66,9 +67,13 @@ func (q *call) begin(ctx context.Context) (claim *Claim, rec *Record, err error)
 	}()
 
 	q.id = q.req.ID()
-	f, lead, err := d.flights.join(q.id, &q.req)
-	if err == nil && !lead {
+	f, part, err := d.flights.join(q.id, &q.req)
+	lead := part == leads
+	switch part {
+	case waits:
 		rec, lead, err = q.follow(ctx, f)
+	case landed:
+		rec, err = q.landed(f)
 	}
 	if lead {
 		claim, rec, err = q.lead(ctx, f)
@@ -105,15 +110,13 @@ func (q *call) rest() time.Duration { return q.d.cfg.wait - time.Since(q.started
 // follow waits for the one with the baton. lead: the caller has it now.
 func (q *call) follow(ctx context.Context, f *flight) (rec *Record, lead bool, err error) {
 	q.waited = true
-	if f.done == nil { // it had landed before anybody waited, and was kept
-		return q.landed(f)
-	}
 	timer := time.NewTimer(q.rest())
 	defer timer.Stop()
 	select {
 	case <-f.done:
 		q.d.flights.leave(f)
-		return q.landed(f)
+		rec, err = q.landed(f)
+		return rec, false, err
 	case <-f.turn:
 		q.d.flights.take(f)
 		return nil, true, nil
@@ -121,19 +124,21 @@ func (q *call) follow(ctx context.Context, f *flight) (rec *Record, lead bool, e
 	case <-ctx.Done():
 	}
 	if q.d.flights.leave(f) {
-		return q.landed(f)
+		rec, err = q.landed(f)
+		return rec, false, err
 	}
 	return nil, false, q.inFlight(ctx)
 }
 
-func (q *call) landed(f *flight) (*Record, bool, error) {
+// landed returns the answer of a flight that has landed.
+func (q *call) landed(f *flight) (*Record, error) {
 	q.shared = f.shared
 	if f.rec == nil {
-		return nil, false, f.err
+		return nil, f.err
 	}
 	rec := *f.rec
 	rec.Waited = true
-	return &rec, false, nil
+	return &rec, nil
 }
 
 func (q *call) inFlight(ctx context.Context) error {

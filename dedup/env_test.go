@@ -51,8 +51,8 @@ func closeAtEnd(t testing.TB, d *dedup.Dedup) {
 		if err := d.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if n := d.Busy(); n != 0 {
-			t.Errorf("%d requests are still known after Close", n)
+		if busy, waiting := d.Busy(), d.Waiting(); busy != 0 || waiting != 0 {
+			t.Errorf("after Close %d requests are known and %d callers wait", busy, waiting)
 		}
 	})
 }

@@ -34,9 +34,18 @@ type flights struct {
 	waiting int
 }
 
-// join returns the flight of a request. lead: the caller has the baton. Otherwise it waits, and calls leave or take.
-// The error is ErrMismatch or ErrInFlight, and then there is no flight.
-func (fs *flights) join(id string, req *Request) (f *flight, lead bool, err error) {
+// A part is what a caller has in a flight.
+type part uint8
+
+const (
+	leads  part = iota + 1 // it has the baton
+	waits                  // it calls leave or take
+	landed                 // it finds the answer there
+)
+
+// join returns the flight of a request and the caller's part in it. The error is ErrMismatch or ErrInFlight, and then
+// there is no flight.
+func (fs *flights) join(id string, req *Request) (f *flight, p part, err error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f = fs.byID[id]
@@ -44,23 +53,23 @@ func (fs *flights) join(id string, req *Request) (f *flight, lead bool, err erro
 	case f == nil:
 		f = newFlight(id, req)
 		fs.byID[id] = f
-		return f, true, nil
+		return f, leads, nil
 	case !bytes.Equal(f.fingerprint, req.Fingerprint) || f.noTakeover != req.NoTakeover:
 		if f.claim != nil && f.fingerprint != nil && req.Fingerprint != nil && !bytes.Equal(f.fingerprint, req.Fingerprint) {
-			return nil, false, &Error{Err: ErrMismatch}
+			return nil, 0, &Error{Err: ErrMismatch}
 		}
-		return newFlight(id, req), true, nil // only the store knows: a flight of its own, without waiters
+		return newFlight(id, req), leads, nil // only the store knows: a flight of its own, without waiters
 	case f.landed:
-		return f, false, nil
+		return f, landed, nil
 	case f.waiters >= fs.perKey || fs.waiting >= fs.most:
-		return nil, false, &Error{Err: ErrInFlight, Reason: "too many wait for it"}
+		return nil, 0, &Error{Err: ErrInFlight, Reason: "too many wait for it"}
 	}
 	if f.done == nil {
 		f.done, f.turn = make(chan struct{}), make(chan struct{}, 1)
 	}
 	f.waiters++
 	fs.waiting++
-	return f, false, nil
+	return f, waits, nil
 }
 
 func newFlight(id string, req *Request) *flight {

@@ -32,7 +32,7 @@ type Request struct {
 	// Key is the caller's own id of the request: an idempotency key, a message id, a period. Not empty.
 	Key string
 	// Fingerprint is a hash over what the request asks for, at most 64 bytes. The same key with another fingerprint is
-	// refused with ErrMismatch. Nil is not compared.
+	// refused with ErrMismatch. Nil is not compared. It must not be changed before the request has ended.
 	Fingerprint []byte
 	// TTL is how long the record lives, from its beginning and again from its completion, and so the longest time after
 	// which a repeat is still recognised. 0 means DefaultTTL; from MinTTL to MaxTTL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -442,6 +443,31 @@ func TestLeavingAskerPassesTheQuestionOn(t *testing.T) {
 		}
 		_ = stayer.ran[0].Forget(t.Context(), nil, nil)
 	})
+}
+
+// The last who waits leaves in the very moment in which it is its turn: the turn must not get lost.
+func TestTurnIsNotLostWithAWaiterWhoLeaves(t *testing.T) {
+	d := engineOn(t, deduptest.NewMemory())
+	for range 3000 {
+		leader := begun(t, d, buy("k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiter answers
+		waiter.begin(ctx, d, buy("k"))
+		for d.Waiting() == 0 {
+			runtime.Gosched()
+		}
+		var wg sync.WaitGroup
+		wg.Go(cancel)
+		wg.Go(func() { _ = leader.Fail(context.Background(), nil, nil) })
+		wg.Wait()
+		waiter.wg.Wait()
+		for _, next := range waiter.ran {
+			_ = next.Fail(t.Context(), nil, nil)
+		}
+		if d.Busy() != 0 {
+			t.Fatal("a turn is left that nobody takes")
+		}
+	}
 }
 
 func TestPanickingStoreHoldsNobody(t *testing.T) {
