@@ -21,7 +21,14 @@ func TestF1_VisibleMeansDurable(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *shop) {
 		st := s.store()
 		storing, goOn := make(chan struct{}), make(chan struct{})
+		var sent atomic.Bool
+		outside := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(telling{w, &sent}, r) })
+		}
 		st.complete = func(ctx context.Context, o dedup.Owner, r dedup.Result, ttl time.Duration) error {
+			if sent.Load() {
+				t.Error("sent before it was stored")
+			}
 			if ttl != 24*time.Hour {
 				t.Errorf("stored for %v, want 24h", ttl)
 			}
@@ -33,7 +40,7 @@ func TestF1_VisibleMeansDurable(t *testing.T) {
 			return st.Store.Complete(context.WithoutCancel(ctx), o, r, ttl)
 		}
 		var c counter
-		s.With(s.newGuard(WithStore(st)).Dedup("{userID}")).Post("/a", c.ServeHTTP)
+		s.With(outside, s.newGuard(WithStore(st)).Dedup("{userID}")).Post("/a", c.ServeHTTP)
 		first := s.later(call{path: "/a", key: "k"})
 		receive(t, storing)
 		select {
@@ -42,13 +49,24 @@ func TestF1_VisibleMeansDurable(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 		close(goOn)
-		if got := receive(t, first); got.status != 201 {
+		if got := receive(t, first); got.status != 201 || !sent.Load() {
 			t.Errorf("%d", got.status)
 		}
 		if _, fields := s.record(); fields["st"] != "done" {
 			t.Errorf("record %v", fields)
 		}
 	})
+}
+
+// telling is a writer that tells when the answer begins.
+type telling struct {
+	http.ResponseWriter
+	sent *atomic.Bool
+}
+
+func (w telling) WriteHeader(code int) {
+	w.sent.Store(true)
+	w.ResponseWriter.WriteHeader(code)
 }
 
 // F2: a 4xx is not stored and its key is free: a corrected body may use it. F028: a refusal is judged afresh each time.
@@ -435,8 +453,8 @@ func TestF035_ChisRequestIDDoesNotCount(t *testing.T) {
 		outside.ran(t, 1)
 		inside.ran(t, 1)
 		req := dedup.Request{Key: "client-7"}
-		if !s.logs.has(req.Hash()) {
-			t.Errorf("no line has the request_hash %s", req.Hash())
+		if !s.logs.has(`"request_hash":"`+req.Hash()+`"`, `"request_id":"client-7"`) {
+			t.Errorf("no line has the request_hash %s next to chi's request_id:\n%s", req.Hash(), s.logs)
 		}
 	})
 }

@@ -32,7 +32,10 @@
 // either side.
 //
 // Rules are written at the route, with With or in a Group, or in one place for a finished router: see [Annotations].
-// [Guard.Validate] finds at start-up what would fail at the first request.
+// They may also be in the Use of a router or on a mount, before chi knows the route: then the rule asks the router for it,
+// and a request that chi will answer 404 or 405 passes. A middleware that changes the path, such as chi's StripSlashes,
+// must be outside of such a rule. What is mounted and is no chi router is one route. [Guard.Validate] finds at start-up
+// what would fail at the first request.
 //
 // # Answers
 //

@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -266,6 +267,26 @@ func TestARuleWhoseRouteIsNotKnownIsRefused(t *testing.T) {
 	u.do(call{path: "/b/1"})
 	if got := <-ch; got.route != "POST /b/{c}" || len(got.keys) != 1 {
 		t.Errorf("added later: %v", got)
+	}
+}
+
+// A handler test that makes a routing context of its own gets an answer, not a panic.
+func TestContextWithoutARouter(t *testing.T) {
+	s := miniShop(t)
+	for name, want := range map[string]int{"": 500, "named": 200} {
+		opts := []LockOption{}
+		if name != "" {
+			opts = append(opts, RouteName(name))
+		}
+		rctx := chi.NewRouteContext()
+		rctx.URLParams.Add("id", "7")
+		r := s.request(call{path: "/items/7"})
+		r = r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx))
+		rec := httptest.NewRecorder()
+		s.guard.Lock("stock:{id}", opts...)(http.HandlerFunc(nothing)).ServeHTTP(rec, r)
+		if rec.Code != want {
+			t.Errorf("name %q: %d %s, want %d", name, rec.Code, rec.Body, want)
+		}
 	}
 }
 

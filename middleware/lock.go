@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"time"
@@ -134,7 +133,7 @@ func (h *lockHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		h.hold(w, r, ctx, lease, at, x)
-	case h.bypass(w, r, ctx, at, err):
+	case h.bypass(w, r, ctx, keys, err):
 	default:
 		x.refuse()
 		l.refuse(w, r, at, err)
@@ -142,7 +141,7 @@ func (h *lockHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // bypass runs the handler without the lock if Redis could not decide and PassAtMost allows it.
-func (h *lockHandler) bypass(w http.ResponseWriter, r *http.Request, ctx context.Context, at *place, err error) bool {
+func (h *lockHandler) bypass(w http.ResponseWriter, r *http.Request, ctx context.Context, keys []string, err error) bool {
 	l := h.rule
 	t := fault.TypeOf(err)
 	if t != fault.Unavailable && t != fault.UnknownOutcome || ctx.Err() != nil {
@@ -153,7 +152,7 @@ func (h *lockHandler) bypass(w http.ResponseWriter, r *http.Request, ctx context
 		return false
 	}
 	defer leave()
-	l.report(ctx, slog.LevelWarn, &l.g.quiet.bypassed, at, "holdfast: a request goes on without its lock", t)
+	l.g.locker.Bypassed(ctx, keys)
 	w.Header().Set("Lock-Status", "bypassed")
 	h.next.ServeHTTP(w, r.WithContext(ctx))
 	return true

@@ -295,7 +295,7 @@ func TestLockWhileRedisIsAway(t *testing.T) {
 			t.Errorf("within the limit: %d %v", got.status, got.header)
 		}
 	}
-	if !s.logs.has(`"level":"WARN"`, "without its lock") {
+	if !s.logs.has(`"level":"WARN"`, "bypassed") {
 		t.Errorf("not logged:\n%s", s.logs)
 	}
 }

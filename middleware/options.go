@@ -43,6 +43,7 @@ func newConfig(opts []Option) (*config, error) {
 	if _, err := lockkey.Parse("all", c.values...); err != nil {
 		faults = append(faults, err)
 	}
+	c.log = slog.New(withRequestID{c.log.Handler()})
 	return c, errors.Join(faults...)
 }
 
@@ -108,7 +109,8 @@ func WithMeterProvider(mp metric.MeterProvider) Option {
 }
 
 // WithLogger sets the logger of the guard and of the locker and the dedup that [New] makes. Default, also for nil:
-// slog.Default() at the time of New.
+// slog.Default() at the time of New. Where chi's RequestID is mounted outside, each line of a request has its id as
+// request_id, cut to 64 printable bytes.
 func WithLogger(l *slog.Logger) Option {
 	return func(c *config) error {
 		if l != nil {

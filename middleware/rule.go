@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
-	"unicode"
-
-	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-go/holdfast/internal/fault"
 	"github.com/holdfast-go/holdfast/internal/reqctx"
@@ -93,7 +90,7 @@ func textOf(err error) string {
 }
 
 // quiet thins out what the rules report, each kind for itself.
-type quiet struct{ misuse, bypassed, handedOver, unreadable telemetry.Quiet }
+type quiet struct{ misuse, handedOver, unreadable telemetry.Quiet }
 
 // report logs for the operator, at most once a second for a rule and kind.
 func (r *rule) report(ctx context.Context, level slog.Level, kind *telemetry.Quiet, at *place, msg string, t fault.Type, attrs ...slog.Attr) {
@@ -109,24 +106,10 @@ func (r *rule) report(ctx context.Context, level slog.Level, kind *telemetry.Qui
 	if who != nil {
 		attrs = append(attrs, slog.String("rule", who.Name), slog.String("route", who.Route))
 	}
-	if id := chimiddleware.GetReqID(ctx); id != "" {
-		attrs = append(attrs, slog.String("request_id", printable(id)))
-	}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
 	r.g.log.LogAttrs(ctx, level, msg, attrs...)
-}
-
-// printable cuts what a client may have sent to 64 printable bytes.
-func printable(s string) string {
-	s = s[:min(len(s), 64)]
-	for i, c := range s {
-		if c > unicode.MaxASCII || !unicode.IsPrint(c) {
-			return s[:i]
-		}
-	}
-	return s
 }
 
 // passes counts the requests of a rule that are under way without Redis.

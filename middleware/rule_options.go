@@ -77,8 +77,8 @@ func Methods(methods ...string) RuleOption {
 }
 
 // RouteName names the rule in traces, metrics, logs and errors. Default: method and pattern of the route. It is required
-// where the pattern is not known: outside chi, on a handler that is no chi router but mounted on one, and on a route
-// that ends in "/*"; there it also stands for the route in the id of a request. At most 128 bytes.
+// where no pattern can be known: outside of chi and net/http's own router, and for a rule hidden in another middleware
+// that runs before routing; there it also stands for the route in the id of a request. 1 to 128 bytes.
 func RouteName(name string) RuleOption {
 	return RuleOption{func(c *ruleConfig) error {
 		if name == "" || len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
