@@ -233,9 +233,8 @@ func (l *link) replied(e *exchange) error {
 		return nil
 	case loseReply:
 		l.deafen()
-		err := closeWrite(l.client)
-		e.rule.fire()
-		return err
+		e.rule.fire() // before the client notices, so that its test finds it fired
+		return closeWrite(l.client)
 	case hangReply:
 		l.deafen()
 		e.rule.fire()
@@ -243,9 +242,8 @@ func (l *link) replied(e *exchange) error {
 	case cutReply:
 		err := l.pass(ToClient, e.held[:min(a.bytes, len(e.held))])
 		l.deafen()
-		err = errors.Join(err, closeWrite(l.client))
 		e.rule.fire()
-		return err
+		return errors.Join(err, closeWrite(l.client))
 	case delayReply:
 		e.rule.fire()
 		if err := l.pause(a.delay); err != nil {
@@ -364,11 +362,16 @@ func (l *link) limit(d Direction, n int) {
 func (l *link) heal() {
 	l.mu.Lock()
 	l.limits = [2]int{none, none}
-	lossy := l.lossy
 	l.mu.Unlock()
-	if lossy {
+	if l.isLossy() {
 		l.close()
 	}
+}
+
+func (l *link) isLossy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lossy
 }
 
 // reset closes the connection so that the client sees "connection reset by peer".

@@ -226,6 +226,19 @@ func (p *Proxy) Accepted() int {
 	return p.accepted
 }
 
+// Lost returns the number of open connections that HalfOpen has cost bytes.
+func (p *Proxy) Lost() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for l := range p.links {
+		if l.isLossy() {
+			n++
+		}
+	}
+	return n
+}
+
 // Open returns the number of connections that are open now.
 func (p *Proxy) Open() int {
 	p.mu.Lock()

@@ -130,3 +130,21 @@ func TestPostgres_AFlushedPieceCountsWithItsSync(t *testing.T) {
 		t.Errorf("pieces (-want +got):\n%s", diff)
 	}
 }
+
+// A statement has run when ReadyForQuery comes, not when its first answer does.
+func TestPostgres_AReplyEndsWithReadyForQuery(t *testing.T) {
+	t.Parallel()
+	from := bufio.NewReader(strings.NewReader("1\x00\x00\x00\x042\x00\x00\x00\x04C\x00\x00\x00\x05\x00Z\x00\x00\x00\x05I"))
+	c := newPostgres()
+	var got []part
+	for range 4 {
+		_, part, err := c.reply(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, part)
+	}
+	if diff := cmp.Diff([]part{more, more, more, last}, got); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+}
