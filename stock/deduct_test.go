@@ -59,7 +59,7 @@ func TestExactlyAsManyAsThereAre(t *testing.T) {
 		c := e.counter(WithHold(time.Minute), WithStream())
 		e.warm(c, Sale{Units: 30, Limit: Limit{Units: 1}})
 		var sold atomic.Int64
-		parallel(200, func(i int) {
+		parallel(e.crowd(200), func(i int) {
 			if _, err := c.Deduct(t.Context(), e.order(i)); err == nil {
 				sold.Add(1)
 			} else {
@@ -179,7 +179,7 @@ func TestOneUserBuysOnce(t *testing.T) {
 		c := e.counter()
 		e.warm(c, Sale{Units: 100, Limit: Limit{Units: 1}})
 		var sold atomic.Int64
-		parallel(500, func(int) {
+		parallel(e.crowd(500), func(int) {
 			if _, err := c.Deduct(t.Context(), e.order(42)); err == nil {
 				sold.Add(1)
 			} else {
@@ -477,7 +477,7 @@ func TestMemoryDoesNotGrowForEver(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *env) {
 		c := e.counter(WithHold(time.Minute), WithStream())
 		e.warm(c, Sale{Units: 1000, Limit: Limit{Units: 1}})
-		parallel(300, func(i int) { _, _ = c.Deduct(t.Context(), e.order(i)) })
+		parallel(e.crowd(300), func(i int) { _, _ = c.Deduct(t.Context(), e.order(i)) })
 		e.everyKeyExpires()
 		e.ttl("limit:user:7:item:1001:act:", 25*time.Hour)
 	})

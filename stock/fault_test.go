@@ -40,7 +40,8 @@ func (f *faulty) counter(more ...Option) *Counter {
 	return c
 }
 
-func impatient(o *redis.Options) { o.ReadTimeout = 150 * time.Millisecond }
+func patient(o *redis.Options)   { o.ReadTimeout = patience }
+func impatient(o *redis.Options) { o.ReadTimeout = time.Second }
 
 // D55, F057, X05, D69f: one slow reply, with go-redis's options as they come: stock falls by the units of the order, once.
 func TestSlowReplyWithDefaultOptions(t *testing.T) {
@@ -143,11 +144,10 @@ func TestLostReplyAtEachCommand(t *testing.T) {
 	for _, op := range operations() {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
-			run := func(t *testing.T, nth int, fault faultproxy.Action) (answer any, stored map[string]string, fired int) {
-				f := newFaulty(t, op.parts, impatient)
+			run := func(t *testing.T, nth int, fault faultproxy.Action, client func(*redis.Options)) (answer any, stored map[string]string, fired int) {
+				f := newFaulty(t, op.parts, client)
+				op.setup(f, f.env.counter(WithHold(time.Hour), WithStream()))
 				c := f.counter(WithHold(time.Hour), WithStream())
-				op.setup(f, c)
-				f.proxy.Reset()
 				rule := f.proxy.On(faultproxy.Named("EVALSHA").Nth(nth), fault)
 				answer, err := op.do(f, c)
 				if err != nil {
@@ -155,12 +155,20 @@ func TestLostReplyAtEachCommand(t *testing.T) {
 				}
 				return answer, withoutRandom(withoutTimes(f.dump())), rule.Fired()
 			}
-			want, stored, _ := run(t, 1000, faultproxy.LoseReply())
-			for kind, fault := range map[string]faultproxy.Action{
-				"lost reply": faultproxy.LoseReply(), "hanging reply": faultproxy.HangReply(), "done twice": faultproxy.Repeat(),
+			want, stored, _ := run(t, 1000, faultproxy.LoseReply(), patient)
+			for _, fault := range []struct {
+				kind   string
+				action faultproxy.Action
+				client func(*redis.Options)
+				most   int
+			}{
+				{"lost reply", faultproxy.LoseReply(), patient, 1000},
+				{"done twice", faultproxy.Repeat(), patient, 1000},
+				{"hanging reply", faultproxy.HangReply(), impatient, 1},
 			} {
-				for nth := 1; ; nth++ {
-					got, after, fired := run(t, nth, fault)
+				kind := fault.kind
+				for nth := 1; nth <= fault.most; nth++ {
+					got, after, fired := run(t, nth, fault.action, fault.client)
 					if fired == 0 {
 						if nth == 1 {
 							t.Error("no command was sent")
@@ -194,7 +202,7 @@ func TestCartWhoseRunnerDies(t *testing.T) {
 	t.Parallel()
 	for _, short := range []bool{false, true} { // whether the last line can be served
 		for nth := 1; ; nth++ {
-			f := newFaulty(t, 16, impatient, func(o *redis.Options) { o.MaxRetries = -1 })
+			f := newFaulty(t, 16, patient, func(o *redis.Options) { o.MaxRetries = -1 })
 			through, direct := f.counter(WithHold(time.Hour), WithStream()), f.env.counter(WithHold(time.Hour), WithStream())
 			left := f.items(direct, Limit{Units: 3}, map[ID]int64{"a": 9, "b": 9, "c": 2})
 			o := f.cart(1, Line{"a", nil, 1}, Line{"b", nil, 2}, Line{"c", nil, 2})
@@ -344,7 +352,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 // Redis away is "unavailable", a reply that never came is "unknown"; both may be repeated with the same id.
 func TestAwayAndUnknownAreTwoAnswers(t *testing.T) {
 	t.Parallel()
-	f := newFaulty(t, 0, impatient)
+	f := newFaulty(t, 0, patient)
 	c := f.counter(WithHold(time.Hour))
 	f.warm(c, Sale{Units: 10})
 	o := f.order(1)

@@ -161,7 +161,7 @@ func TestCartsInAnyOrder(t *testing.T) {
 		c := e.counter()
 		left := e.items(c, Limit{}, map[ID]int64{1: 40, 2: 40})
 		var sold atomic.Int64
-		parallel(100, func(i int) {
+		parallel(max(e.crowd(100), 60), func(i int) {
 			lines := []Line{{1, nil, 1}, {2, nil, 1}}
 			if i%2 == 1 {
 				lines[0], lines[1] = lines[1], lines[0]

@@ -149,7 +149,7 @@ func TestScriptsAnswerToAnyArguments(t *testing.T) {
 		values := []string{"", "0", "1", "1", "2", "-1", "1.5", "1e0", "abc", "9007199254740992", "1 0", "4000000000000"}
 		seed := rand.Uint64()
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		for range 1500 {
+		for range e.crowd(2000) {
 			s := all[rnd.IntN(len(all))]
 			shape := shapeOf(s.Name(), files[s.Name()], rnd)
 			names := make([]string, shape[0])

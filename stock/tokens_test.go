@@ -48,13 +48,14 @@ func (e *env) ask(user ID) Order {
 func TestTokensAreTakenOnce(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *env) {
 		tokens := e.tokens()
-		parallel(4, func(int) { e.load(tokens, e.batch(100, 1)) })
-		if got := e.load(tokens, e.batch(100, 1)); got != (Loaded{Left: 100}) {
+		n := e.crowd(100)
+		parallel(4, func(int) { e.load(tokens, e.batch(n, 1)) })
+		if got := e.load(tokens, e.batch(n, 1)); got != (Loaded{Left: int64(n)}) {
 			t.Errorf("loaded again: %+v", got)
 		}
 		var mu sync.Mutex
 		taken := map[string]bool{}
-		parallel(500, func(i int) {
+		parallel(5*n, func(i int) {
 			got, err := tokens.Take(t.Context(), e.ask(i))
 			if err != nil {
 				e.wants(err, ErrInsufficient, "buyer %d", i)
@@ -67,17 +68,17 @@ func TestTokensAreTakenOnce(t *testing.T) {
 			}
 			taken[got.Token] = true
 		})
-		if len(taken) != 100 {
-			t.Errorf("%d tokens were taken, want 100", len(taken))
+		if len(taken) != n {
+			t.Errorf("%d tokens were taken, want %d", len(taken), n)
 		}
-		if got := e.load(tokens, e.batch(100, 1)); got != (Loaded{}) {
+		if got := e.load(tokens, e.batch(n, 1)); got != (Loaded{}) {
 			t.Errorf("loaded again when all are taken: %+v", got)
 		}
-		if left, sold, err := tokens.Left(t.Context(), 1001, "show"); err != nil || left != 0 || sold != 100 {
+		if left, sold, err := tokens.Left(t.Context(), 1001, "show"); err != nil || left != 0 || sold != int64(n) {
 			t.Errorf("Left = %d, %d, %v", left, sold, err)
 		}
 		e.everyKeyExpires()
-		other := e.batch(101, 1)
+		other := e.batch(n+1, 1)
 		_, err := tokens.Load(t.Context(), other)
 		e.wants(err, ErrInvalid, "other tokens under the same name")
 	})
@@ -200,7 +201,7 @@ func TestTokensWithLostReplies(t *testing.T) {
 	t.Parallel()
 	for nth := 1; nth <= 9; nth++ {
 		for _, fault := range []faultproxy.Action{faultproxy.LoseReply(), faultproxy.Repeat()} {
-			f := newFaulty(t, 0, impatient)
+			f := newFaulty(t, 0, patient)
 			tokens, err := NewTokens(f.through, f.options()...)
 			if err != nil {
 				t.Fatal(err)
