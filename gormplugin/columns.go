@@ -83,18 +83,10 @@ func (t *table) byColumn(name string) *column {
 	return nil
 }
 
-// boundOf returns the stock column that has the named column as a bound.
-func (t *table) boundOf(name string) *column {
-	if !t.bounded {
-		return nil
-	}
+// isBoundedBy reports whether the named column is a bound of c.
+func (c *column) isBoundedBy(name string) bool {
 	name = bareName(name)
-	for _, c := range t.stock {
-		if c.min.isColumn() && strings.EqualFold(c.min.column, name) || c.max.isColumn() && strings.EqualFold(c.max.column, name) {
-			return c
-		}
-	}
-	return nil
+	return c.min.isColumn() && strings.EqualFold(c.min.column, name) || c.max.isColumn() && strings.EqualFold(c.max.column, name)
 }
 
 // isAuto reports whether gorm sets the column at each update by itself.

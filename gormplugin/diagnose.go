@@ -43,6 +43,9 @@ func (o *operation) verify(db *gorm.DB) {
 
 // distinctRows counts the rows that a slice stands for: it may hold one twice.
 func (o *operation) distinctRows() int64 {
+	if o.stmt.Schema == nil {
+		return o.rows
+	}
 	seen := map[string]bool{}
 	elements(o.stmt.ReflectValue, func(i int, elem reflect.Value) {
 		var key strings.Builder

@@ -24,6 +24,7 @@ func (v verb) String() string { return [...]string{"", "INSERT", "UPDATE", "DELE
 // fill it, holdfast:verify decides by it, holdfast:after reports it.
 type operation struct {
 	p       *Plugin
+	db      *gorm.DB // as the callbacks have it: a scope may have made it another than the statement's own
 	stmt    *gorm.Statement
 	table   *table
 	verb    verb
@@ -109,7 +110,7 @@ func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
 	if o == nil {
 		o = &operation{}
 	}
-	o.p, o.stmt, o.verb, o.dialect, o.settings, o.table = p, stmt, v, db.Name(), asked, e.table
+	o.p, o.db, o.stmt, o.verb, o.dialect, o.settings, o.table = p, db, stmt, v, db.Name(), asked, e.table
 	if o.table == nil { // only the clauses bind, or the fault in the tags
 		o.table = &table{name: bareName(stmt.Table), schema: stmt.Schema}
 		o.passive = e.err == nil && !asks
@@ -176,9 +177,12 @@ func (o *operation) insist(e *Error) {
 	}
 	if o.refusal == nil {
 		o.refusal = e
-		o.stmt.Error = e
+		o.fail(e)
 	}
 }
+
+// fail gives the statement an error that takes the place of any other.
+func (o *operation) fail(err error) { o.db.Error, o.stmt.Error = err, err }
 
 // readSettings judges what the statement's clauses ask for.
 func (o *operation) readSettings() *Error {

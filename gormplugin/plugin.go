@@ -110,7 +110,7 @@ func (p *Plugin) guarded(build clause.ClauseBuilder, guard func(*operation, clau
 	return func(c clause.Clause, b clause.Builder) {
 		if stmt, ok := b.(*gorm.Statement); ok {
 			o := operationOf(stmt)
-			if p.redirected(stmt, o); stmt.Error != nil {
+			if p.redirected(stmt, o); stmt.Error != nil || o != nil && o.refusal != nil {
 				return
 			}
 			if o != nil && !o.passive {

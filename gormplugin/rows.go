@@ -18,7 +18,7 @@ func (o *operation) openRows(stmt *gorm.Statement) {
 		return
 	}
 	if err := execPlain(stmt, "SAVEPOINT "+rowsSavepoint); err != nil {
-		_ = stmt.AddError(err)
+		o.fail(err)
 		return
 	}
 	o.opened = true

@@ -1,6 +1,7 @@
 package gormplugin
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,12 +28,12 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 	}
 	_, from := stmt.Clauses["FROM"]
 	o.qualify = from && o.verb == verbUpdate
-	o.changes = makeRoom(o.changes, len(set))
-	o.checks = makeRoom(o.checks, len(set)+len(o.from)+3)
+	o.changes = makeRoom(o.changes, len(o.table.stock))
+	o.checks = makeRoom(o.checks, len(o.table.stock)+len(o.from)+3)
 
 	out := make(clause.Set, 0, len(set)+4)
 	commutes := true
-	var bounds []*column
+	var others []string
 	for _, a := range set {
 		col := o.table.byColumn(a.Column.Name)
 		if col == nil {
@@ -43,8 +44,8 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 			if strings.ContainsAny(a.Column.Name, "=,;()") && o.refuse(fail(ErrUnguardedWrite, "column", "the name of a column is SQL, which cannot be judged")) {
 				return c, false
 			}
-			if b := o.table.boundOf(a.Column.Name); b != nil {
-				bounds = append(bounds, b)
+			if o.table.bounded {
+				others = append(others, a.Column.Name)
 			}
 			commutes = commutes && o.table.isAuto(a.Column.Name)
 			out = append(out, a)
@@ -59,10 +60,8 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 			out = append(out, kept)
 		}
 	}
-	for _, b := range bounds {
-		if o.stepped(b) && o.refuse(fail(ErrUnguardedWrite, "bound", "change the bound in a statement of its own").at(o.table, b.name)) {
-			return c, false
-		}
+	if b := o.steppedOver(others); b != nil && o.refuse(fail(ErrUnguardedWrite, "bound", "change the bound in a statement of its own").at(o.table, b.name)) {
+		return c, false
 	}
 	if out = o.own(out, commutes); o.refusal != nil {
 		return c, false
@@ -133,14 +132,16 @@ func (o *operation) changed(c *column) bool {
 	return false
 }
 
-// stepped reports whether the statement changes the stock column by an amount.
-func (o *operation) stepped(c *column) bool {
+// steppedOver returns a column that the statement changes by an amount, while it assigns the bound that the amount was
+// checked against.
+func (o *operation) steppedOver(assigned []string) *column {
 	for i := range o.changes {
-		if o.changes[i].column == c {
-			return o.changes[i].n != number{}
+		c := o.changes[i].column
+		if o.changes[i].n != (number{}) && slices.ContainsFunc(assigned, c.isBoundedBy) {
+			return c
 		}
 	}
-	return false
+	return nil
 }
 
 func (o *operation) fieldName(c *column) string {

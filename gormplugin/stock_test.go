@@ -178,6 +178,11 @@ func TestUnguardedWritesAreRefused(t *testing.T) {
 			"delete by clause": func(tx *gorm.DB) error {
 				return tx.Clauses(clause.From{Tables: []clause.Table{{Name: "items"}}}).Where("id = ?", item.ID).Delete(&bystander{}).Error
 			},
+			"scope with a session": func(tx *gorm.DB) error {
+				// gorm's default transaction does not survive such a scope
+				tx = tx.Session(&gorm.Session{SkipDefaultTransaction: true})
+				return tx.Model(&item).Scopes(func(tx *gorm.DB) *gorm.DB { return tx.Session(&gorm.Session{}) }).Update("stock", 1).Error
+			},
 			"unmarked column": func(tx *gorm.DB) error { return tx.Model(&item).Update("capacity", Sub(1)).Error },
 			"generic": func(tx *gorm.DB) error {
 				_, err := gorm.G[stocked](tx).Where("id = ?", item.ID).Update(context.Background(), "stock", 1)

@@ -60,7 +60,7 @@ func (o *operation) planConflict(stmt *gorm.Statement, in *insertion) {
 // planUpdates judges the assignments of DO UPDATE.
 func (o *operation) planUpdates(given clause.OnConflict) (out clause.Set, commutes bool) {
 	commutes = true
-	o.changes = makeRoom(o.changes, len(given.DoUpdates))
+	o.changes = makeRoom(o.changes, len(o.table.stock))
 	for _, a := range given.DoUpdates {
 		c := o.table.byColumn(a.Column.Name)
 		switch {

@@ -153,6 +153,9 @@ func TestGuardHoldsBesideAnyCondition(t *testing.T) {
 			"named": func(tx *gorm.DB, id int64) *gorm.DB {
 				return tx.Where("id = @id OR title = @t", map[string]any{"id": id, "t": "mug"})
 			},
+			"scope": func(tx *gorm.DB, id int64) *gorm.DB {
+				return tx.Scopes(func(tx *gorm.DB) *gorm.DB { return tx.Where("id = ?", id) })
+			},
 			"subquery": func(tx *gorm.DB, id int64) *gorm.DB { return tx.Where("id IN (?)", []int64{id, id + 1000}) },
 		} {
 			item := newItem(t, db, 0, 10)
