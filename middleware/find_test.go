@@ -176,6 +176,26 @@ func TestChi830_RouteSharesTheMountsPattern(t *testing.T) {
 	}
 }
 
+// One rule, given to a route and to the router that is mounted under the same pattern, guards both.
+func TestOneRuleOnARouteAndTheMountBesideIt(t *testing.T) {
+	s := miniShop(t)
+	ch := make(chan seen, 1)
+	rule := s.guard.Lock("x:{userID}")
+	s.Route("/a", func(r chi.Router) {
+		r.Use(rule)
+		r.Put("/", watcher(s, ch))
+		r.Post("/b", watcher(s, ch))
+	})
+	s.With(rule).Post("/a", watcher(s, ch))
+	for request, route := range map[string]string{"POST /a": "POST /a", "PUT /a": "PUT /a", "PUT /a/": "PUT /a", "POST /a/b": "POST /a/b"} {
+		method, path, _ := strings.Cut(request, " ")
+		s.do(call{method: method, path: path})
+		if got := <-ch; got.route != route || len(got.keys) != 1 {
+			t.Errorf("%s: %v, want %s under one lock", request, got, route)
+		}
+	}
+}
+
 // An opaque mount is one route, at its root and below; a wildcard too.
 func TestOpaqueMountIsOneRoute(t *testing.T) {
 	s := miniShop(t)

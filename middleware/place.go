@@ -46,7 +46,7 @@ func (r *rule) locate(req *http.Request) (at *place, from *http.Request, covered
 		return at, req, true, err
 	}
 	t := r.g.trees.of(rctx.Routes)
-	if sites := t.sites[r]; sites != nil {
+	if sites := t.sites[r]; sites != nil && !t.exact[method][chainText(rctx.RoutePatterns)] {
 		if s, early := sites[chainKey(rctx.RoutePatterns)]; early {
 			return r.ahead(t, s, req, rctx, method)
 		}
@@ -66,14 +66,7 @@ func (r *rule) insideChi(t *tree, rctx *chi.Context, method string) (*place, err
 		// Within the Use of a sub-router that is asked for its root, the mount's pattern looks like a route.
 		return r.unrouted(method, "the route is not known yet")
 	}
-	if at := r.places.find(method, last, patterns); at != nil {
-		return at, nil
-	}
-	pattern := t.patternOf(method, patterns, rctx.RoutePattern())
-	if pattern == "" {
-		return r.unrouted(method, "the route is "+rctx.RoutePattern()+", which stands for many")
-	}
-	return r.places.add(r.newPlace(method, pattern, patterns)), nil
+	return r.final(t, rctx, method)
 }
 
 // outsideChi is for net/http's own router, and for no router at all.
