@@ -131,7 +131,7 @@ func TestActorTS1082_GivingUpTouchesOnlyOnesOwnClaim(t *testing.T) {
 		"forget": func(c *dedup.Claim) error { return c.Forget(context.Background(), nil, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			slow := dedup.Shorten{Lease: 20 * time.Millisecond}.Option()
+			slow := dedup.Shorten{Lease: 20 * time.Millisecond, Call: 5 * time.Second}.Option()
 			stuck := &gate{Store: store(t, rdb, srv.Prefix(t)), before: func(_ context.Context, call string) error {
 				if call == "renew" {
 					return dedup.ErrUnavailable
@@ -139,7 +139,7 @@ func TestActorTS1082_GivingUpTouchesOnlyOnesOwnClaim(t *testing.T) {
 				return nil
 			}}
 			overrunning := engineOn(t, stuck, slow)
-			fresh, third := engineOn(t, stuck.Store), engineOn(t, stuck.Store)
+			fresh, third := engineOn(t, stuck.Store, patient), engineOn(t, stuck.Store, patient)
 			a := begun(t, overrunning, buy("k"))
 			b := begun(t, fresh, buy("k")) // waits until A's lease has ended
 			if b.Attempt() != 2 || !b.Takeover() {
@@ -286,7 +286,7 @@ func TestAutumn1851_FailureFreesTheKeySuccessKeepsIt(t *testing.T) {
 	if len(attempts) != 3 || attempts[2] != 3 {
 		t.Errorf("ran as attempts %v, want 1, 2, 3 and then replays", attempts)
 	}
-	if took := time.Since(started); took > time.Second {
+	if took := time.Since(started); took > 10*time.Second {
 		t.Errorf("it took %v: a retry has waited", took)
 	}
 }
