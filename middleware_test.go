@@ -237,12 +237,12 @@ func (s *sale) all(way string, n int, who func(i int) (user int64, key string)) 
 		wg.Go(func() {
 			<-start
 			user, key := who(i)
-			for { // a slow machine may answer "unavailable, try again": then the same request again, as a client does
+			for { // a slow machine may answer "try again": then the same request again, as a client does
 				var err error
 				if replies[i], err = s.buy(s.t.Context(), way, user, key); err != nil {
 					s.t.Errorf("request %d: %v", i, err)
 				}
-				if replies[i].status != http.StatusServiceUnavailable {
+				if status := replies[i].status; status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
 					return
 				}
 			}
