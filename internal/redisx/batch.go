@@ -13,7 +13,7 @@ const (
 	maxInFlight = 4               // sends at once; beyond, calls gather into a batch
 	maxBatch    = 64              // calls in one batch
 	maxBytes    = 128 << 10       // argument bytes in one batch, beyond its first call
-	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight
+	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight; who has queued so long sends alone
 )
 
 // batcher sends the calls of many goroutines over one server with few round trips. The zero value is ready.
@@ -45,12 +45,22 @@ type call struct {
 	node  sender
 	cmd   command
 	bytes int
-	turn  chan bool // true: lead the batch that begins with this call; false: the reply is in cmd
+	turn  chan turn
+	since time.Time // when it came into the queue
 	mine  flight    // of the leader
 
 	queued     bool // guarded, with the links, by batcher.mu; in a batch the links are the leader's
 	prev, next *call
 }
+
+// turn is what a caller in the queue waits for.
+type turn uint8
+
+const (
+	served turn = iota // the reply is in cmd
+	lead               // send the batch that begins with this call
+	alone              // send this call, beside those in flight
+)
 
 // do sends cmd to node and returns its reply. A caller in the queue leaves when ctx ends; one on the wire waits for
 // the reply or the client's read time-out.
@@ -61,14 +71,14 @@ func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error)
 		b.sendAlone(ctx, node, cmd, f)
 		return cmd.Val(), cmd.Err()
 	}
-	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan bool, 1)}
+	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan turn, 1), since: time.Now()}
 	b.queue.push(c)
 	b.watch()
 	b.mu.Unlock()
 
 	select {
-	case lead := <-c.turn:
-		return b.serve(ctx, c, lead)
+	case t := <-c.turn:
+		return b.serve(ctx, c, t)
 	case <-ctx.Done():
 		if b.leave(c) {
 			return nil, &Error{Unavailable, context.Cause(ctx)}
@@ -82,9 +92,12 @@ func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f fli
 	_ = node.Process(ctx, cmd) // the error is in cmd
 }
 
-func (b *batcher) serve(ctx context.Context, c *call, lead bool) (any, error) {
-	if lead {
+func (b *batcher) serve(ctx context.Context, c *call, t turn) (any, error) {
+	switch t {
+	case lead:
 		b.sendBatch(ctx, c)
+	case alone:
+		_ = c.node.Process(ctx, c.cmd) // the error is in cmd
 	}
 	return c.cmd.Val(), c.cmd.Err()
 }
@@ -100,7 +113,7 @@ func (b *batcher) sendBatch(ctx context.Context, lead *call) {
 		fillIn(lead, err)
 		for c := lead.next; c != nil; {
 			next := c.next // c is its caller's again as soon as that has its turn
-			c.turn <- false
+			c.turn <- served
 			c = next
 		}
 	}()
@@ -159,13 +172,13 @@ func (b *batcher) land(f flight) {
 
 // pass gives a slot to the first caller in the queue, who leads what has gathered behind, or frees it.
 func (b *batcher) pass(i int) {
-	lead := b.queue.cut()
-	if lead == nil {
+	first := b.queue.cut()
+	if first == nil {
 		b.slots[i].since = time.Time{}
 		return
 	}
-	lead.mine = b.begin(i)
-	lead.turn <- true
+	first.mine = b.begin(i)
+	first.turn <- lead
 }
 
 // watch has stalled sends found while somebody is in the queue. One timer does for all of them: one for each send would
@@ -181,6 +194,9 @@ func (b *batcher) watch() {
 			oldest = s.since
 		}
 	}
+	if b.queue.first.since.Before(oldest) {
+		oldest = b.queue.first.since
+	}
 	wait := time.Until(oldest.Add(stalled))
 	if b.watchdog == nil {
 		b.watchdog = time.AfterFunc(wait, b.reclaim)
@@ -189,7 +205,8 @@ func (b *batcher) watch() {
 	}
 }
 
-// reclaim gives the slots of stalled sends to those who wait.
+// reclaim gives the slots of stalled sends to those who wait. Who has waited as long as that, behind ever more sends that
+// hang, waits no longer.
 func (b *batcher) reclaim() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,6 +216,10 @@ func (b *batcher) reclaim() {
 		if b.queue.first != nil && now.Sub(b.slots[i].since) >= stalled {
 			b.pass(i)
 		}
+	}
+	for c := b.queue.first; c != nil && now.Sub(c.since) >= stalled; c = b.queue.first {
+		b.queue.remove(c)
+		c.turn <- alone
 	}
 	if b.queue.first != nil {
 		b.watch()
