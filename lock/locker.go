@@ -26,6 +26,7 @@ type Locker struct {
 	wakes     wakes
 	roundTrip average
 	gate      gate
+	patience  patience
 
 	closing    chan struct{} // closed when Close is called
 	closeOnce  sync.Once
@@ -113,6 +114,7 @@ func (l *Locker) close(ctx context.Context) error {
 	l.renewals.Close()
 	l.wakes.close()
 	l.background.wait()
+	l.patience.close()
 	return err
 }
 

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	releaseTimeout = 2 * time.Second
-
 	// How long a process may keep a key to itself, from lease to lease, while somebody else may want it too.
 	longestStreak = 16
 	streakTime    = 250 * time.Millisecond
@@ -20,8 +18,8 @@ const (
 )
 
 // Release ends the lease. It does not matter whether ctx has ended, since what a request has taken must be given back
-// when its client is gone: only the values of ctx are used, and the whole takes 2 s at most, or for as long as the
-// client waits for a reply. It returns
+// when its client is gone: only the values of ctx are used, and the whole ends after about 2 s, or when the client
+// stops waiting for a reply. It returns
 //
 //   - nil if the lease was held until now and is free;
 //   - an error that matches ErrLost if it was not held any more;
@@ -84,9 +82,7 @@ func (h *hold) release(ctx context.Context) error {
 	for _, c := range contexts {
 		c.cancel(h.errReleased())
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	err := h.pass(ctx)
+	err := h.pass(h.l.patience.detach(ctx))
 	h.tellReleased(err)
 	return err
 }
@@ -121,11 +117,9 @@ func (h *hold) releaseLost(ctx context.Context) error {
 	h.mu.Unlock()
 	defer h.spanEnded(endLost)
 	if why.Reason == Unconfirmed || why.Reason == HeldTooLong {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-		defer cancel()
 		held := h.held
 		held.Orphan = true
-		_, _ = h.l.backend.Release(ctx, held) // one try: the answer is known, and the TTL does the rest
+		_, _ = h.l.backend.Release(h.l.patience.detach(ctx), held) // one try: the answer is known, and the TTL does the rest
 	}
 	return why
 }

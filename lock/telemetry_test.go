@@ -551,7 +551,7 @@ func TestAllocationsOfAPair(t *testing.T) {
 		}
 	}
 	pair()
-	if n := testing.AllocsPerRun(1000, pair); n > 26 {
-		t.Errorf("%v allocations for a pair, the ceiling is 26", n)
+	if n := testing.AllocsPerRun(1000, pair); n > 20 {
+		t.Errorf("%v allocations for a pair, the ceiling is 20", n)
 	}
 }
