@@ -2,6 +2,7 @@ package gormplugin
 
 import (
 	"errors"
+	"log/slog"
 	"reflect"
 
 	"gorm.io/gorm"
@@ -146,8 +147,8 @@ func (o *operation) settle(db *gorm.DB) {
 	} else if o.verb != verbInsert {
 		callers := inTransaction(db.Statement.ConnPool)
 		o.restoreOwn()
-		if err := o.raiseVersions(db.Statement.ReflectValue, callers); err != nil {
-			db.Error = &Error{sentinel: ErrInvalid, reason: "model", table: o.table.name, cause: err}
+		if err := o.raiseVersions(db.Statement.ReflectValue, callers); err != nil { // the row is written, so it is no error of the statement's
+			o.p.complain(db.Statement.Context, "version", "gormplugin: the version in memory cannot follow the row's", slog.String("table", o.table.name))
 		}
 	}
 	if db.Error == nil && o.memory.one.live.IsValid() && inTransaction(db.Statement.ConnPool) {

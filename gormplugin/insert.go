@@ -117,16 +117,17 @@ func (in *insertion) setRequest(stmt *gorm.Statement) *Error {
 	}
 	request, _ := reqctx.RequestOf(stmt.Context)
 	i := in.index(r)
-	for _, row := range in.Values.Values {
+	rows := in.Values.Values
+	for row := range rows {
 		switch {
-		case i >= 0 && !isEmpty(row[i]), r.last && request.ID == "":
-		case len(in.Values.Values) > 1:
+		case i >= 0 && !isEmpty(rows[row][i]), r.last && request.ID == "":
+		case len(rows) > 1 && !r.last:
 			return fail(ErrInvalid, "request", "several rows bring a request id each").at(in.o.table, r.name)
 		case request.ID == "":
 			return fail(ErrInvalid, "request", "no request id, neither in the row nor in the context").at(in.o.table, r.name)
 		default:
 			i = in.need(r)
-			in.Values.Values[0][i] = request.ID
+			rows[row][i] = request.ID
 		}
 	}
 	a := in.o.table.attempt

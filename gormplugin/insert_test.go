@@ -159,6 +159,10 @@ func TestOlderAttemptOfTheLastRequest(t *testing.T) {
 		if err := as("b", 1); err != nil {
 			t.Errorf("another request: %v", err)
 		}
+		rows := []balance{{Amount: 1}, {Amount: 2}}
+		if err := db.WithContext(ContextWithRequest(context.Background(), "several", 1)).Create(&rows).Error; err != nil || rows[1].Last != "several" {
+			t.Errorf("several shared rows of one request: %v, %+v", err, rows)
+		}
 		if err := db.Model(&row).Update("comment", "no request").Error; err != nil {
 			t.Errorf("without a request: %v", err)
 		}
@@ -235,6 +239,13 @@ func TestUpsert(t *testing.T) {
 		var e *Error
 		if !errors.Is(err, ErrStaleFence) || !errors.As(err, &e) || e.Ours() != "4" || e.Stored() != "5" {
 			t.Errorf("holder 4: %v", err)
+		}
+		if err := upsert(db.Clauses(AnyVersion()), clause.AssignmentColumns([]string{"title", "version"})...); !errors.Is(err, ErrUnguardedWrite) {
+			t.Errorf("version named: %v", err)
+		}
+		err = upsert(db.Clauses(AnyVersion(), AllowAbsolute("stock")), clause.Assignment{Column: clause.Column{Name: "stock"}, Value: -1})
+		if !errors.Is(err, ErrInsufficient) {
+			t.Errorf("a literal below min: %v", err)
 		}
 		// Rows that were loaded bring their versions, and rows that moved on are not overwritten.
 		rows := []shelf{load(), {SKU: "cup"}}

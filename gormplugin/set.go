@@ -41,7 +41,7 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 				o.insist(fail(ErrUnguardedWrite, "unmarked", "Sub and Add work on columns marked guard:\"stock\"").at(o.table, bareName(a.Column.Name)))
 				return c, false
 			}
-			if strings.ContainsAny(a.Column.Name, "=,;()") && o.refuse(fail(ErrUnguardedWrite, "column", "the name of a column is SQL, which cannot be judged")) {
+			if o.isSQL(a.Column.Name) {
 				return c, false
 			}
 			if o.table.bounded {
@@ -120,6 +120,11 @@ func (o *operation) assign(c *column, a clause.Assignment) (sent clause.Assignme
 	}
 	o.changes = append(o.changes, change{o: o, column: c}) // only so that a second one is seen
 	return a, true
+}
+
+// isSQL refuses the name of a column that is more than a name: a raw one may hold assignments of its own.
+func (o *operation) isSQL(name string) bool {
+	return strings.ContainsAny(name, "=,;()") && o.refuse(fail(ErrUnguardedWrite, "column", "the name of a column is SQL, which cannot be judged"))
 }
 
 // changed reports whether the statement assigns the stock column already.
@@ -219,6 +224,9 @@ func (o *operation) checkVersion(commutes bool) {
 	case commutes:
 		return
 	case o.rowVersions != nil:
+		if o.verb == verbDelete && !o.rowVersions.any {
+			return
+		}
 		if !o.rowVersions.complete && o.verb != verbDelete {
 			o.refuse(fail(ErrUnguardedWrite, "no_version", "load the rows first, or say AnyVersion()").at(o.table, v.name))
 			return

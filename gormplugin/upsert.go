@@ -69,11 +69,14 @@ func (o *operation) planUpdates(given clause.OnConflict) (out clause.Set, commut
 				o.insist(fail(ErrUnguardedWrite, "unmarked", "Sub and Add work on columns marked guard:\"stock\"").at(o.table, bareName(a.Column.Name)))
 				return nil, false
 			}
+			if o.isSQL(a.Column.Name) {
+				return nil, false
+			}
 			commutes = commutes && o.table.isAuto(a.Column.Name)
 			out = append(out, a)
 			continue
 		case c.kind != kindStock:
-			if !given.UpdateAll && !isExcluded(a.Value) && o.refuse(fail(ErrUnguardedWrite, c.kind.String(), "the plugin writes this column itself").at(o.table, c.name)) {
+			if !given.UpdateAll && o.refuse(fail(ErrUnguardedWrite, c.kind.String(), "the plugin writes this column itself").at(o.table, c.name)) {
 				return nil, false
 			}
 			continue
@@ -106,6 +109,10 @@ func (o *operation) planStock(c *column, a clause.Assignment, whole bool) (sent 
 	case found:
 		o.insist(fail(ErrUnguardedWrite, "upsert", "an upsert takes Add on a column without max; update the row for all else").at(o.table, c.name))
 	case o.allowsAbsolute(o.table, c):
+		if refusal := c.checkLiteral(o.table, a.Value); refusal != nil {
+			o.insist(refusal)
+			return a, false
+		}
 		o.changes = append(o.changes, change{o: o, column: c})
 		return a, true
 	default:
@@ -116,12 +123,6 @@ func (o *operation) planStock(c *column, a clause.Assignment, whole bool) (sent 
 		o.refuse(fail(ErrUnguardedWrite, reason, "write Omit(\""+o.fieldName(c)+"\") or AllowAbsolute(\""+c.name+"\")").at(o.table, c.name))
 	}
 	return a, false
-}
-
-// isExcluded reports whether a value is what the insert brought: VALUES(col), excluded.col.
-func isExcluded(v any) bool {
-	c, ok := v.(clause.Column)
-	return ok && c.Table == "excluded"
 }
 
 // planOwn adds the plugin's own columns and their checks.

@@ -17,6 +17,7 @@ type rowVersions struct {
 	primary  []*schema.Field
 	rows     []rowVersion
 	complete bool // every struct has one
+	any      bool // one has
 }
 
 type rowVersion struct {
@@ -74,6 +75,7 @@ func (o *operation) readVersions(v reflect.Value) {
 			row.keys = append(row.keys, key)
 		}
 		r.complete = r.complete && row.version > 0
+		r.any = r.any || row.version > 0
 		r.rows = append(r.rows, row)
 	})
 	if len(r.rows) > 0 {

@@ -241,6 +241,13 @@ func TestDeletesCarryVersionAndFence(t *testing.T) {
 			if err := del.Delete(&rows).Error; err != nil {
 				t.Errorf("%s delete of two rows: %v", name, err)
 			}
+			rows = []softly{{Stock: 1}, {Stock: 1}}
+			if err := db.Create(&rows).Error; err != nil {
+				t.Fatal(err)
+			}
+			if err := del.Delete(&[]softly{{ID: rows[0].ID}, {ID: rows[1].ID}, {ID: 999}}).Error; err != nil {
+				t.Errorf("%s delete of rows that were not loaded: %v", name, err)
+			}
 			// Without a version in the model there is nothing to check.
 			if err := del.Delete(&softly{ID: 999}).Error; err != nil {
 				t.Errorf("%s delete of nothing: %v", name, err)
