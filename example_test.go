@@ -117,6 +117,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if pool, err := db.DB(); err == nil {
+		defer pool.Close()
+	}
 	if err := db.AutoMigrate(&Item{}, &Order{}); err != nil {
 		log.Fatal(err)
 	}

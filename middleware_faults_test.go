@@ -104,7 +104,7 @@ func TestStolenLockIsRefusedByTheFence(t *testing.T) {
 // The same with a first holder that cannot have noticed: a lease whose verdict is still "held".
 func TestOldFenceIsRefusedWhileTheHolderBelievesInIt(t *testing.T) {
 	s := sharedSale(t, 10)
-	locker, err := lock.New(s.rdb, lock.Prefix(s.prefix))
+	locker, err := lock.New(s.rdb, lock.Prefix(s.prefix), lock.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	chimw "github.com/go-chi/chi/v5/middleware"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -94,7 +93,7 @@ func (s *sale) mount() {
 		s.t.Fatal(err)
 	}
 	r := chi.NewRouter()
-	r.Use(chimw.Recoverer)
+	r.Use(recoverer)
 	r.With(guard.Dedup("{userID}")).Post("/script/items/{itemID}/orders", s.buyByScript)
 	r.With(guard.Dedup("{userID}"), guard.Lock("stock:{itemID|int}", holdfast.Wait(30*time.Second))).
 		Post("/lock/items/{itemID}/orders", s.buyUnderLock)
@@ -105,6 +104,18 @@ func (s *sale) mount() {
 		if err := guard.Close(context.Background()); err != nil {
 			s.t.Errorf("close the guard: %v", err)
 		}
+	})
+}
+
+// recoverer is chi's without the stack in the log.
+func recoverer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if recover() != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
 	})
 }
 
