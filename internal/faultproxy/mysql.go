@@ -38,7 +38,8 @@ func (c *mysql) request(from *bufio.Reader) ([]byte, *Command, error) {
 		return nil, nil, err
 	}
 	size := int(header[0]) | int(header[1])<<8 | int(header[2])<<16
-	raw := append(header, make([]byte, size)...)
+	raw := make([]byte, 4+size)
+	copy(raw, header)
 	if _, err := io.ReadFull(from, raw[4:]); err != nil {
 		return nil, nil, err
 	}

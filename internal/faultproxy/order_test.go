@@ -216,7 +216,7 @@ func TestMariaDB_CommandsWithoutReplyMeetNoFaultOfTheReply(t *testing.T) {
 	}
 	repeat := p.On(faultproxy.Named("CLOSE"), faultproxy.Repeat())
 	lose := p.On(faultproxy.Any(), faultproxy.LoseReply())
-	if err := stmt.Close(); err != nil {
+	if err := stmt.Close(); err != nil { //nolint:sqlclosecheck // the test is about this call
 		t.Fatal(err)
 	}
 	if err := db.QueryRowContext(t.Context(), "SELECT 2").Scan(new(int)); err == nil {

@@ -115,86 +115,6 @@ func (p *Proxy) On(match Match, action Action) *Rule {
 	return r
 }
 
-// Delay makes each command wait for d before it is passed on; 0 ends that.
-func (p *Proxy) Delay(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.delay = d
-}
-
-// CutAfter closes each connection, those open now and those to come, after n more
-// bytes in that direction.
-func (p *Proxy) CutAfter(d Direction, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cutAfter[d] = n
-	for l := range p.links {
-		l.limit(d, n)
-	}
-}
-
-// CutAll resets the connections that are open now.
-func (p *Proxy) CutAll() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		l.reset()
-	}
-}
-
-// Stall stops all bytes in both directions. They pass when healed, even if the
-// client that sent them has given up meanwhile.
-func (p *Proxy) Stall() { p.set(stalled) }
-
-// HalfOpen accepts connections, reads what comes from client and server, and
-// passes nothing on. Healing closes the connections that have lost bytes.
-func (p *Proxy) HalfOpen() { p.set(silent) }
-
-// Refuse resets all connections and refuses new ones. Only Heal ends that.
-func (p *Proxy) Refuse() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mode == closed {
-		return
-	}
-	p.change(refusing)
-	p.stopListening()
-	for l := range p.links {
-		l.reset()
-	}
-}
-
-// Redirect passes new connections on to another server. Those that are open stay
-// where they are: as after a failover, two servers may hold themselves for the one.
-func (p *Proxy) Redirect(addr string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = addr
-}
-
-// Heal ends all faults and removes all rules; what a rule holds goes on.
-func (p *Proxy) Heal(t testing.TB) {
-	t.Helper()
-	p.mu.Lock()
-	for _, r := range p.rules {
-		r.Release()
-	}
-	p.rules, p.delay, p.cutAfter = nil, 0, [2]int{none, none}
-	for l := range p.links {
-		l.heal()
-	}
-	refused := p.mode == refusing
-	if p.mode != closed {
-		p.change(passing)
-	}
-	p.mu.Unlock()
-	if refused {
-		if err := p.listen(); err != nil {
-			t.Fatalf("faultproxy: heal: %v", err)
-		}
-	}
-}
-
 // Commands returns what was sent by clients and chosen by none or all of the
 // matches, in order; Nth and Times do not matter here.
 func (p *Proxy) Commands(matches ...Match) []Command {
@@ -246,28 +166,6 @@ func (p *Proxy) Open() int {
 	return len(p.links)
 }
 
-func (p *Proxy) set(m mode) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mode != closed && p.mode != refusing {
-		p.change(m)
-	}
-}
-
-// change sets the mode and wakes those who wait for it. The caller holds p.mu.
-func (p *Proxy) change(m mode) {
-	p.mode = m
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// current returns the mode and a channel that is closed when it changes.
-func (p *Proxy) current() (mode, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mode, p.changed
-}
-
 // see logs a command and returns the rule that it meets, or nil, and how long it
 // has to wait.
 func (p *Proxy) see(c Command) (*Rule, time.Duration) {
@@ -281,70 +179,4 @@ func (p *Proxy) see(c Command) (*Rule, time.Duration) {
 		}
 	}
 	return met, p.delay
-}
-
-func (p *Proxy) listen() error {
-	l, err := net.Listen("tcp", p.port.Addr())
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listener = l
-	p.wg.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return // closed by Refuse or close
-			}
-			p.accept(conn)
-		}
-	})
-	return nil
-}
-
-// accept starts to serve a connection unless the proxy refuses or is closed.
-func (p *Proxy) accept(conn net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.accepted++
-	l := newLink(p, p.accepted, conn)
-	if p.mode == refusing || p.mode == closed {
-		l.reset()
-		return
-	}
-	l.limit(ToServer, p.cutAfter[ToServer])
-	l.limit(ToClient, p.cutAfter[ToClient])
-	p.links[l] = struct{}{}
-	target := p.target
-	p.wg.Go(func() {
-		l.serve(target)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.links, l)
-	})
-}
-
-// stopListening closes the listener. The caller holds p.mu.
-func (p *Proxy) stopListening() {
-	if p.listener != nil {
-		_ = p.listener.Close() // it cannot fail in a way that leaves it open
-		p.listener = nil
-	}
-}
-
-// close ends all connections and waits for all goroutines.
-func (p *Proxy) close() error {
-	p.mu.Lock()
-	p.change(closed)
-	p.stopListening()
-	for _, r := range p.rules {
-		r.Release()
-	}
-	for l := range p.links {
-		l.reset()
-	}
-	p.mu.Unlock()
-	p.wg.Wait()
-	return p.port.Release()
 }

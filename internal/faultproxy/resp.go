@@ -68,7 +68,7 @@ func (c *resp) reply(from *bufio.Reader) ([]byte, part, error) {
 	if err != nil {
 		return nil, aside, err
 	}
-	if raw[0] != '>' && !(raw[0] == '*' && c.subscribed.Load()) {
+	if raw[0] != '>' && (raw[0] != '*' || !c.subscribed.Load()) {
 		return raw, last, nil
 	}
 	switch word := firstElement(raw); word {

@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ func TestPostgres_AFlushedPieceCountsWithItsSync(t *testing.T) {
 	var got []string
 	for {
 		raw, cmd, err := c.request(from)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

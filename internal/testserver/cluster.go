@@ -3,8 +3,6 @@ package testserver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -100,97 +98,8 @@ func startCluster(opts []ClusterOption) (_ *RedisCluster, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	return c, c.form(ctx)
-}
-
-// form assigns the slots, lets the nodes meet, and waits until all of them serve.
-func (c *RedisCluster) form(ctx context.Context) error {
-	const slots = 16384
-	for i, n := range c.nodes {
-		err := n.do(ctx, func(rdb *redis.Client) error {
-			return errors.Join(
-				rdb.ClusterAddSlotsRange(ctx, i*slots/clusterNodes, (i+1)*slots/clusterNodes-1).Err(),
-				// Different from the start, so that the nodes need not agree on them first.
-				rdb.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
-		})
-		if err != nil {
-			return fmt.Errorf("testserver: Cluster: assign slots: %w", err)
-		}
-	}
-	for _, n := range c.all()[1:] {
-		err := n.do(ctx, func(rdb *redis.Client) error {
-			host, port, err := net.SplitHostPort(c.nodes[0].Addr())
-			if err != nil {
-				return err
-			}
-			return rdb.ClusterMeet(ctx, host, port).Err()
-		})
-		if err != nil {
-			return fmt.Errorf("testserver: Cluster: meet: %w", err)
-		}
-	}
-	for i, r := range c.replicas {
-		if err := r.replicate(ctx, c.nodes[i]); err != nil {
-			return fmt.Errorf("testserver: Cluster: replicate: %w", err)
-		}
-	}
-	return c.healthy(ctx)
-}
-
-// replicate makes r a replica of primary as soon as the two know each other.
-func (s *RedisServer) replicate(ctx context.Context, primary *RedisServer) error {
-	var id string
-	err := primary.do(ctx, func(rdb *redis.Client) (err error) {
-		id, err = rdb.ClusterMyID(ctx).Result()
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return s.do(ctx, func(rdb *redis.Client) error {
-		var last error
-		err := until(ctx, func() (bool, error) {
-			last = rdb.ClusterReplicate(ctx, id).Err()
-			return last == nil, nil
-		})
-		if err != nil {
-			return fmt.Errorf("%w (last answer: %v)", err, last)
-		}
-		return nil
-	})
-}
-
-// healthy waits until every running node knows all others and serves all slots,
-// and every replica is in step with its primary.
-func (c *RedisCluster) healthy(ctx context.Context) error {
-	var last string
-	err := until(ctx, func() (bool, error) {
-		for _, n := range c.all() {
-			if !n.serving() {
-				continue
-			}
-			err := n.do(ctx, func(rdb *redis.Client) error {
-				info, err := rdb.ClusterInfo(ctx).Result()
-				if err != nil {
-					return err
-				}
-				if infoField(info, "cluster_state") != "ok" || infoField(info, "cluster_known_nodes") != strconv.Itoa(len(c.all())) ||
-					infoField(info, "cluster_size") != strconv.Itoa(clusterNodes) {
-					return errors.New(info)
-				}
-				return replicationReady(ctx, rdb)
-			})
-			if err != nil {
-				last = fmt.Sprintf("%s: %v", n.Addr(), err)
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		return fmt.Errorf("testserver: Cluster does not serve: %w; %s", err, last)
-	}
-	return nil
+	err = c.form(ctx)
+	return c, err
 }
 
 // Addrs returns the addresses of all nodes, primaries first.
@@ -262,7 +171,7 @@ func (s *RedisServer) ownerOf(ctx context.Context, key string) (addr string, err
 		if err != nil {
 			return err
 		}
-		ranges, err := rdb.ClusterSlots(ctx).Result()
+		ranges, err := rdb.ClusterSlots(ctx).Result() //nolint:staticcheck // its successor needs Redis 7, and 6.2 is supported
 		if err != nil {
 			return err
 		}
@@ -274,60 +183,4 @@ func (s *RedisServer) ownerOf(ctx context.Context, key string) (addr string, err
 		return nil
 	})
 	return addr, err
-}
-
-// Failover makes the replica of the node that serves the key a primary in its
-// place and returns when every running node knows. The old primary becomes its
-// replica if it runs; if it was killed or paused, the replica takes over without
-// it, and what was not replicated is lost. Only a cluster of the test's own, with
-// Replicas, can be failed over. Clients notice on their own schedule.
-func (c *RedisCluster) Failover(t testing.TB, key string) {
-	t.Helper()
-	if len(c.replicas) == 0 || c.nodes[0].shared {
-		t.Fatal("testserver: only a cluster from NewCluster(t, Replicas()) can be failed over")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := c.failover(ctx, c.Node(t, key), key); err != nil {
-		t.Fatalf("testserver: fail over the Cluster: %v", err)
-	}
-}
-
-func (c *RedisCluster) failover(ctx context.Context, old *RedisServer, key string) error {
-	next := c.partner(old)
-	args := []any{"CLUSTER", "FAILOVER"}
-	if !old.serving() {
-		args = append(args, "TAKEOVER")
-	}
-	if err := next.do(ctx, func(rdb *redis.Client) error { return rdb.Do(ctx, args...).Err() }); err != nil {
-		return err
-	}
-	err := until(ctx, func() (bool, error) {
-		for _, n := range c.all() {
-			if !n.serving() {
-				continue
-			}
-			if addr, err := n.ownerOf(ctx, key); err != nil || addr != next.Addr() {
-				return false, err
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	return c.healthy(ctx)
-}
-
-// partner returns the other node of a pair of primary and replica.
-func (c *RedisCluster) partner(n *RedisServer) *RedisServer {
-	for i := range c.replicas {
-		switch n {
-		case c.nodes[i]:
-			return c.replicas[i]
-		case c.replicas[i]:
-			return c.nodes[i]
-		}
-	}
-	return nil
 }

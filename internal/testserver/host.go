@@ -1,6 +1,8 @@
 package testserver
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -96,13 +98,11 @@ func newHost() (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("testserver: %w", err)
 	}
-	defer r.Close()
-	guard := exec.Command("/bin/sh", "-c", guardScript, "testserver-guard", dir)
+	guard := exec.CommandContext(context.Background(), "/bin/sh", "-c", guardScript, "testserver-guard", dir)
 	guard.Stdin = r
 	guard.SysProcAttr = ownGroup(nil)
-	if err := guard.Start(); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("testserver: start the guard: %w", err)
+	if err := errors.Join(guard.Start(), r.Close()); err != nil {
+		return nil, fmt.Errorf("testserver: start the guard: %w", errors.Join(err, w.Close()))
 	}
 	return &host{dir: dir, pipe: w, guard: guard}, nil
 }

@@ -100,7 +100,7 @@ func startMariaDB(opts []MariaDBOption) (*MariaDBServer, error) {
 }
 
 func installMariaDB(install, dir string, acc *account) error {
-	cmd := exec.Command(install, "--no-defaults", "--datadir="+dir, "--auth-root-authentication-method=normal",
+	cmd := exec.CommandContext(context.Background(), install, "--no-defaults", "--datadir="+dir, "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--skip-name-resolve", innodbLog, "--loose-innodb-use-native-aio=0")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/libexec", "LC_ALL=C", "TZ=UTC"}
@@ -172,31 +172,39 @@ func (s *MariaDBServer) Database(t testing.TB) Database {
 // dropMariaDB drops a database after ending the connections that use it: a
 // transaction that a test left open would keep its tables locked.
 func dropMariaDB(ctx context.Context, db *sql.DB, name string) error {
-	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	ids, err := usersOfMariaDB(ctx, db, name)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		ids = append(ids, id)
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
 	for _, id := range ids {
-		const noSuchThread = 1094 // it has ended meanwhile
-		var e *mysql.MySQLError
-		if _, err := db.ExecContext(ctx, "KILL "+strconv.FormatInt(id, 10)); err != nil && !(errors.As(err, &e) && e.Number == noSuchThread) {
+		_, err := db.ExecContext(ctx, "KILL "+strconv.FormatInt(id, 10))
+		const noSuchThread = 1094
+		if e := (*mysql.MySQLError)(nil); errors.As(err, &e) && e.Number == noSuchThread {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
 			return err
 		}
 	}
 	_, err = db.ExecContext(ctx, "DROP DATABASE "+name)
 	return err
+}
+
+// usersOfMariaDB returns the connections that use a database.
+func usersOfMariaDB(ctx context.Context, db *sql.DB, name string) (ids []int64, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = ?", name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
 }
 
 func (s *MariaDBServer) do(t testing.TB, do func(ctx context.Context, db *sql.DB) error) {

@@ -66,12 +66,13 @@ const marker = "testserver-monitor:"
 func (s *RedisServer) Monitor(t testing.TB) *Monitor {
 	t.Helper()
 	m := &Monitor{done: make(chan struct{}), arrived: make(chan struct{}, 1)}
+	var d net.Dialer
 	var err error
-	if m.stream, err = net.Dial("tcp", s.Addr()); err != nil {
+	if m.stream, err = d.DialContext(t.Context(), "tcp", s.Addr()); err != nil {
 		t.Fatalf("testserver: monitor: %v", err)
 	}
-	if m.marks, err = net.Dial("tcp", s.Addr()); err != nil {
-		m.stream.Close()
+	if m.marks, err = d.DialContext(t.Context(), "tcp", s.Addr()); err != nil {
+		_ = m.stream.Close() // the other error is the one to show
 		t.Fatalf("testserver: monitor: %v", err)
 	}
 	lines := bufio.NewReader(m.stream)
@@ -84,8 +85,8 @@ func (s *RedisServer) Monitor(t testing.TB) *Monitor {
 	}
 	go m.read(lines)
 	t.Cleanup(func() {
-		m.stream.Close()
-		m.marks.Close()
+		_ = m.stream.Close() // the server may have closed them first
+		_ = m.marks.Close()
 		<-m.done
 	})
 	if err != nil {
@@ -159,8 +160,9 @@ func (m *Monitor) catchUp(t testing.TB) {
 		case <-m.arrived:
 		case <-m.done:
 			m.mu.Lock()
-			defer m.mu.Unlock()
-			t.Fatalf("testserver: monitor: the server closed the connection: %v", m.err)
+			err := m.err
+			m.mu.Unlock()
+			t.Fatalf("testserver: monitor: the server closed the connection: %v", err)
 		case <-deadline.C:
 			t.Fatalf("testserver: monitor: the server did not answer within %v", stopTimeout)
 		}

@@ -3,6 +3,7 @@
 package testserver
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,7 +103,7 @@ func parseStat(text string) (procStat, bool) {
 }
 
 func processesFromPS() []procStat {
-	out, err := exec.Command("ps", "-A", "-o", "pid=,ppid=,state=").Output()
+	out, err := exec.CommandContext(context.Background(), "ps", "-A", "-o", "pid=,ppid=,state=").Output()
 	if err != nil {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package testserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -69,7 +70,7 @@ func (p *Port) Addr() string { return address(p.number) }
 func address(number int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(number)) }
 
 func free(number int) bool {
-	l, err := net.Listen("tcp", address(number))
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address(number))
 	if err != nil {
 		return false
 	}

@@ -99,7 +99,7 @@ func startPostgres(opts []PostgresOption) (*PostgresServer, error) {
 
 // runInitdb initialises a cluster with small log segments, so that it is quickly copied.
 func runInitdb(initdb, dir string, acc *account) error {
-	cmd := exec.Command(initdb, "-D", dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+	cmd := exec.CommandContext(context.Background(), initdb, "-D", dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
 		"--no-sync", "--no-instructions", "--wal-segsize=1")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
@@ -139,7 +139,7 @@ func freeSharedMemory(dir string) {
 	}
 	if f := strings.Fields(lines[6]); len(f) == 2 {
 		// Best effort: the segment has 56 bytes, and may be gone already.
-		_ = exec.Command("ipcrm", "-m", f[1]).Run()
+		_ = exec.CommandContext(context.Background(), "ipcrm", "-m", f[1]).Run()
 	}
 }
 
@@ -179,8 +179,8 @@ func (s *PostgresServer) exec(t testing.TB, sql string) {
 	if err != nil {
 		t.Fatalf("testserver: %v", err)
 	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, sql); err != nil {
+	_, err = conn.Exec(ctx, sql)
+	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		t.Fatalf("testserver: %s: %v", sql, err)
 	}
 }

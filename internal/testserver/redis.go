@@ -109,12 +109,12 @@ func startRedis(name string, opts []RedisOption, args ...string) (*RedisServer, 
 
 // redisReady wants PONG, which a server that still loads its data does not say,
 // and the right process behind the port.
-func redisReady(ctx context.Context, p *proc) error {
+func redisReady(ctx context.Context, p *proc) (err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", p.addr)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { err = errors.Join(err, conn.Close()) }()
 	if deadline, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(deadline); err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
@@ -108,17 +107,17 @@ func (s *Server) fill() error {
 
 // launch starts the process and waits until it is ready. The caller holds s.mu
 // or is the only one who knows s.
-func (s *Server) launch() error {
+func (s *Server) launch() (err error) {
 	out, err := os.OpenFile(s.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
 	if err != nil {
 		return fmt.Errorf("testserver: %w", err)
 	}
-	defer out.Close()
+	defer func() { err = errors.Join(err, out.Close()) }() // the server has its own handle
 	h, err := thisHost()
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(s.program.path, s.program.args(s.dir, s.port.number)...)
+	cmd := exec.CommandContext(context.Background(), s.program.path, s.program.args(s.dir, s.port.number)...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC", "HOME=" + s.dir}
 	cmd.Stdout, cmd.Stderr = out, out // files, so that no goroutine copies
@@ -136,7 +135,7 @@ func (s *Server) launch() error {
 	p := &proc{cmd.Process.Pid, s.Addr(), s.dir}
 	var last error
 	err = until(ctx, func() (bool, error) {
-		if state(p.pid) == 'Z' {
+		if state(p.pid) == 'Z' { //nolint:contextcheck // a look at the table of processes needs no deadline
 			return false, errors.New("it ended")
 		}
 		ask, cancel := context.WithTimeout(ctx, time.Second)
@@ -146,7 +145,7 @@ func (s *Server) launch() error {
 	})
 	if err != nil {
 		text := s.Log()
-		return errors.Join(fmt.Errorf("testserver: %s at %s did not start: %w (last answer: %v); its log:\n%s",
+		return errors.Join(fmt.Errorf("testserver: %s at %s did not start: %w (last answer: %w); its log:\n%s",
 			s.program.name, p.addr, err, last, text), s.end(sigKill))
 	}
 	return nil
@@ -247,95 +246,6 @@ func (s *Server) Log() string {
 		_, text, _ = bytes.Cut(text, []byte("\n"))
 	}
 	return string(text)
-}
-
-// Pause stops the server with SIGSTOP, as if its machine hung: connections stay
-// open, the system still accepts new ones, and nobody answers. It returns when
-// the server has stopped. The end of the test resumes it.
-func (s *Server) Pause(t testing.TB) {
-	t.Helper()
-	s.control(t, "pause", func() error {
-		h, err := thisHost()
-		if err != nil {
-			return err
-		}
-		pid := s.running()
-		// The parent first, so that no child comes after the list was made.
-		if err := signalOne(pid, sigStop); err != nil {
-			return err
-		}
-		s.paused = append(descendants(pid), pid)
-		for _, pid := range s.paused {
-			if pid != s.cmd.Process.Pid {
-				if err := h.started(pid, "KILL"); err != nil {
-					return err
-				}
-			}
-			if err := signalOne(pid, sigStop); err != nil && !ended(pid) {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-		defer cancel()
-		return until(ctx, func() (bool, error) {
-			for _, pid := range s.paused {
-				if state(pid) != 'T' && !ended(pid) {
-					return false, nil
-				}
-			}
-			return true, nil
-		})
-	})
-}
-
-// Resume lets a paused server go on. Nothing happens if it is not paused.
-func (s *Server) Resume(t testing.TB) {
-	t.Helper()
-	s.control(t, "resume", s.cont)
-}
-
-// Kill ends the server with SIGKILL and returns when it is gone. What it had
-// written to its folder stays for Restart. Nothing happens if it is not running.
-func (s *Server) Kill(t testing.TB) {
-	t.Helper()
-	s.control(t, "kill", func() error { return s.end(sigKill) })
-}
-
-// Restart kills the server if it runs and starts it again on the same port with
-// the data it had written. It returns when the server answers.
-func (s *Server) Restart(t testing.TB) {
-	t.Helper()
-	s.control(t, "restart", func() error {
-		return errors.Join(s.end(sigKill), s.launch())
-	})
-}
-
-// RestartEmpty is Restart without the data.
-func (s *Server) RestartEmpty(t testing.TB) {
-	t.Helper()
-	s.control(t, "restart", func() error {
-		if err := s.end(sigKill); err != nil {
-			return err
-		}
-		s.discard()
-		if err := errors.Join(os.RemoveAll(s.dir), s.fill()); err != nil {
-			return err
-		}
-		return s.launch()
-	})
-}
-
-// control runs an intervention, which only a private server allows.
-func (s *Server) control(t testing.TB, what string, do func() error) {
-	t.Helper()
-	if s.shared {
-		t.Fatalf("testserver: cannot %s the shared %s: other tests use it; start a private one with New%s", what, s.program.name, s.program.name)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := do(); err != nil {
-		t.Fatalf("testserver: %s %s: %v", what, s.program.name, err)
-	}
 }
 
 // running returns the process id, or 0 while the server does not run.

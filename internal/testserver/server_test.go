@@ -2,7 +2,6 @@ package testserver_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -17,19 +16,22 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
+// A server is what can be done to every private server.
+type server interface {
+	Addr() string
+	Pause(t testing.TB)
+	Resume(t testing.TB)
+	Kill(t testing.TB)
+	Restart(t testing.TB)
+	RestartEmpty(t testing.TB)
+}
+
 // A store is a private server of some kind that keeps a set of numbers.
 type store struct {
-	server interface {
-		Addr() string
-		Pause(testing.TB)
-		Resume(testing.TB)
-		Kill(testing.TB)
-		Restart(testing.TB)
-		RestartEmpty(testing.TB)
-	}
-	init  func(ctx context.Context) error
-	add   func(ctx context.Context, n int) error
-	count func(ctx context.Context) (int, error)
+	server server
+	init   func(ctx context.Context) error
+	add    func(ctx context.Context, n int) error
+	count  func(ctx context.Context) (int, error)
 }
 
 // kinds are all kinds of servers that keep data.
@@ -60,24 +62,9 @@ var kinds = []struct {
 	}},
 }
 
-func sqlStore(t *testing.T, srv interface {
-	Addr() string
-	Pause(testing.TB)
-	Resume(testing.TB)
-	Kill(testing.TB)
-	Restart(testing.TB)
-	RestartEmpty(testing.TB)
-}, driver, dsn, schema string) store {
+func sqlStore(t *testing.T, srv server, driver, dsn, schema string) store {
 	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	db := open(t, driver, dsn)
 	exec := func(ctx context.Context, query string) error {
 		_, err := db.ExecContext(ctx, query)
 		return err
@@ -245,9 +232,7 @@ func TestPostgresAndMariaDB_OptionsReachTheServer(t *testing.T) {
 		{"pgx", pg.DSN(), "SHOW max_connections", "7"},
 		{"mysql", maria.DSN(), "SELECT @@max_connections", "17"},
 	} {
-		db, err := sql.Open(row.driver, row.dsn)
-		must(t, err)
-		defer db.Close()
+		db := open(t, row.driver, row.dsn)
 		var got string
 		must(t, db.QueryRowContext(t.Context(), row.query).Scan(&got))
 		if got != row.want {

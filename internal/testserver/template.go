@@ -16,9 +16,9 @@ const templateFormat = 1
 
 // template returns a folder with a database cluster that was initialised once by
 // the program at path, and is to be copied, never used. It is kept in the user's
-// cache folder between runs. make fills an empty folder; one process at a time
+// cache folder between runs. fill fills an empty folder; one process at a time
 // runs it.
-func template(kind, path string, acc *account, make func(dir string) error) (string, error) {
+func template(kind, path string, acc *account, fill func(dir string) error) (_ string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
@@ -34,7 +34,7 @@ func template(kind, path string, acc *account, make func(dir string) error) (str
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // unlocks
+	defer func() { err = errors.Join(err, lock.Close()) }() // unlocks
 	if err := lockFile(lock); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -51,8 +51,8 @@ func template(kind, path string, acc *account, make func(dir string) error) (str
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(fresh)
-	if err := errors.Join(acc.own(fresh), make(fresh)); err != nil {
+	defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+	if err := errors.Join(acc.own(fresh), fill(fresh)); err != nil {
 		return "", err
 	}
 	// Renamed last, so that a folder of that name is always complete.
@@ -104,7 +104,7 @@ func copyFile(to, from string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer func() { err = errors.Join(err, in.Close()) }()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
