@@ -64,6 +64,7 @@ func TestDatabase_DroppedWithItsTest(t *testing.T) {
 			}
 			var name string
 			var left *sql.DB
+			var tx *sql.Tx
 			t.Run("inner", func(t *testing.T) {
 				own := d.create(t)
 				name = own.Name
@@ -72,7 +73,7 @@ func TestDatabase_DroppedWithItsTest(t *testing.T) {
 				left = db
 				_, err = db.ExecContext(t.Context(), "CREATE TABLE a (id int)")
 				must(t, err)
-				tx, err := db.Begin()
+				tx, err = db.Begin()
 				must(t, err)
 				_, err = tx.Exec("INSERT INTO a VALUES (1)")
 				must(t, err)
@@ -80,6 +81,9 @@ func TestDatabase_DroppedWithItsTest(t *testing.T) {
 					t.Errorf("%s is not there", name)
 				}
 			})
+			if err := tx.Rollback(); err == nil {
+				t.Error("the connection of the open transaction was not ended")
+			}
 			must(t, left.Close())
 			if count(name) != 0 {
 				t.Errorf("%s is still there", name)
