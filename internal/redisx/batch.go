@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	maxInFlight = 4               // sends at once; beyond, calls gather into a batch
+	maxInFlight = 4               // sends at once as long as each has one call; beyond, calls gather into a batch
+	maxBatches  = 2               // sends at once if one is a batch: there is a crowd then, and fewer batches are larger
 	maxBatch    = 64              // calls in one batch
 	maxBytes    = 128 << 10       // argument bytes in one batch, beyond its first call
-	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight; who has queued so long sends alone
+	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight
 )
 
 // batcher sends the calls of many goroutines over one server with few round trips. The zero value is ready.
@@ -23,6 +24,8 @@ const (
 type batcher struct {
 	mu       sync.Mutex
 	slots    [maxInFlight]slot
+	inFlight int // slots taken
+	batches  int // and how many of them by sends of several calls
 	queue    callQueue
 	watchdog *time.Timer // calls reclaim; made when it is first needed
 	watching bool        // the watchdog is set
@@ -31,7 +34,8 @@ type batcher struct {
 // slot is the right to be in flight.
 type slot struct {
 	since time.Time // when its send began; zero: it is free
-	sends uint64    // how many have had it, by which one tells that it has stalled and the slot is another's
+	batch bool      // of several calls
+	sends uint64    // how many it was taken from, by which one tells that it had stalled and lost its slot
 }
 
 // flight is one send in its slot.
@@ -45,40 +49,31 @@ type call struct {
 	node  sender
 	cmd   command
 	bytes int
-	turn  chan turn
-	since time.Time // when it came into the queue
+	turn  chan bool // true: lead the batch that begins with this call; false: the reply is in cmd
 	mine  flight    // of the leader
 
 	queued     bool // guarded, with the links, by batcher.mu; in a batch the links are the leader's
 	prev, next *call
 }
 
-// turn is what a caller in the queue waits for.
-type turn uint8
-
-const (
-	served turn = iota // the reply is in cmd
-	lead               // send the batch that begins with this call
-	alone              // send this call, beside those in flight
-)
-
 // do sends cmd to node and returns its reply. A caller in the queue leaves when ctx ends; one on the wire waits for
 // the reply or the client's read time-out.
 func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error) {
 	b.mu.Lock()
-	if f, ok := b.takeoff(); ok {
+	if b.room() { // then nobody is in the queue
+		f := b.takeoff(false)
 		b.mu.Unlock()
 		b.sendAlone(ctx, node, cmd, f)
 		return cmd.Val(), cmd.Err()
 	}
-	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan turn, 1), since: time.Now()}
+	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan bool, 1)}
 	b.queue.push(c)
 	b.watch()
 	b.mu.Unlock()
 
 	select {
-	case t := <-c.turn:
-		return b.serve(ctx, c, t)
+	case lead := <-c.turn:
+		return b.serve(ctx, c, lead)
 	case <-ctx.Done():
 		if b.leave(c) {
 			return nil, &Error{Unavailable, context.Cause(ctx)}
@@ -92,12 +87,9 @@ func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f fli
 	_ = node.Process(ctx, cmd) // the error is in cmd
 }
 
-func (b *batcher) serve(ctx context.Context, c *call, t turn) (any, error) {
-	switch t {
-	case lead:
+func (b *batcher) serve(ctx context.Context, c *call, lead bool) (any, error) {
+	if lead {
 		b.sendBatch(ctx, c)
-	case alone:
-		_ = c.node.Process(ctx, c.cmd) // the error is in cmd
 	}
 	return c.cmd.Val(), c.cmd.Err()
 }
@@ -113,7 +105,7 @@ func (b *batcher) sendBatch(ctx context.Context, lead *call) {
 		fillIn(lead, err)
 		for c := lead.next; c != nil; {
 			next := c.next // c is its caller's again as soon as that has its turn
-			c.turn <- served
+			c.turn <- false
 			c = next
 		}
 	}()
@@ -142,43 +134,60 @@ func fillIn(lead *call, err error) {
 	}
 }
 
-// takeoff takes a free slot. Called with b.mu held, as is all below that does not lock it.
-func (b *batcher) takeoff() (f flight, ok bool) {
-	for i := range b.slots {
-		if b.slots[i].since.IsZero() {
-			return b.begin(i), true
-		}
+// room reports whether one more send may go. Called with b.mu held, as is all below that does not lock it.
+func (b *batcher) room() bool {
+	if b.batches > 0 {
+		return b.inFlight < maxBatches
 	}
-	return f, false
+	return b.inFlight < maxInFlight
 }
 
-// begin gives a slot to a new send.
-func (b *batcher) begin(i int) flight {
+// takeoff takes a free slot, of which there must be one.
+func (b *batcher) takeoff(batch bool) flight {
+	b.inFlight++
+	if batch {
+		b.batches++
+	}
+	i := 0
+	for !b.slots[i].since.IsZero() {
+		i++
+	}
 	s := &b.slots[i]
 	s.since = time.Now()
-	s.sends++
+	s.batch = batch
 	return flight{i, s.sends}
 }
 
-// land ends a send: its slot goes to the first caller in the queue, unless it had stalled and lost it.
+// land ends a send, unless it had stalled and lost its slot.
 func (b *batcher) land(f flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s := &b.slots[f.slot]; s.sends != f.send {
-		return
+	if b.slots[f.slot].sends == f.send {
+		b.free(f.slot)
+		b.next()
 	}
-	b.pass(f.slot)
 }
 
-// pass gives a slot to the first caller in the queue, who leads what has gathered behind, or frees it.
-func (b *batcher) pass(i int) {
-	first := b.queue.cut()
-	if first == nil {
-		b.slots[i].since = time.Time{}
-		return
+func (b *batcher) free(slot int) {
+	s := &b.slots[slot]
+	if s.batch {
+		b.batches--
 	}
-	first.mine = b.begin(i)
-	first.turn <- lead
+	b.inFlight--
+	s.since = time.Time{}
+	s.sends++
+}
+
+// next has the first callers in the queue lead what has gathered behind them, as far as there is room for batches.
+func (b *batcher) next() {
+	for b.room() {
+		lead := b.queue.cut()
+		if lead == nil {
+			return
+		}
+		lead.mine = b.takeoff(lead.next != nil)
+		lead.turn <- true
+	}
 }
 
 // watch has stalled sends found while somebody is in the queue. One timer does for all of them: one for each send would
@@ -188,14 +197,11 @@ func (b *batcher) watch() {
 		return
 	}
 	b.watching = true
-	oldest := b.slots[0].since
-	for _, s := range b.slots[1:] {
-		if s.since.Before(oldest) {
+	var oldest time.Time
+	for _, s := range b.slots {
+		if oldest.IsZero() || !s.since.IsZero() && s.since.Before(oldest) {
 			oldest = s.since
 		}
-	}
-	if b.queue.first.since.Before(oldest) {
-		oldest = b.queue.first.since
 	}
 	wait := time.Until(oldest.Add(stalled))
 	if b.watchdog == nil {
@@ -205,22 +211,18 @@ func (b *batcher) watch() {
 	}
 }
 
-// reclaim gives the slots of stalled sends to those who wait. Who has waited as long as that, behind ever more sends that
-// hang, waits no longer.
+// reclaim gives the slots of stalled sends to those who wait.
 func (b *batcher) reclaim() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.watching = false
 	now := time.Now()
-	for i := range b.slots {
-		if b.queue.first != nil && now.Sub(b.slots[i].since) >= stalled {
-			b.pass(i)
+	for i, s := range b.slots {
+		if !s.since.IsZero() && now.Sub(s.since) >= stalled {
+			b.free(i)
 		}
 	}
-	for c := b.queue.first; c != nil && now.Sub(c.since) >= stalled; c = b.queue.first {
-		b.queue.remove(c)
-		c.turn <- alone
-	}
+	b.next()
 	if b.queue.first != nil {
 		b.watch()
 	}

@@ -106,6 +106,50 @@ func TestCallsGatherWhileFourAreInFlight(t *testing.T) {
 	})
 }
 
+// As soon as a batch is in flight there is a crowd, and two sends at once are enough: fewer batches are larger. When it
+// is over, four may be in flight again.
+func TestInACrowdTwoSendsAreInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		callers := func(n int) {
+			for range n {
+				asCaller(t, &wg, c, "k")
+				synctest.Wait()
+			}
+		}
+		sends := func(when string, want ...int) {
+			t.Helper()
+			var got []int
+			for _, keys := range g.seen() {
+				got = append(got, len(keys))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: sends of %v calls, want %v", when, got, want)
+			}
+		}
+		reply := func() {
+			g.let <- struct{}{}
+			synctest.Wait()
+		}
+		callers(maxInFlight + 2)
+		reply()
+		sends("one came back", 1, 1, 1, 1, 2)
+		callers(3)
+		reply()
+		reply()
+		sends("one of the first and the batch are in flight", 1, 1, 1, 1, 2)
+		reply()
+		sends("the batch is in flight", 1, 1, 1, 1, 2, 3)
+		reply()
+		reply()
+		callers(maxInFlight)
+		sends("the crowd is gone", 1, 1, 1, 1, 2, 3, 1, 1, 1, 1)
+		close(g.let)
+		wg.Wait()
+	})
+}
+
 // Every send gives its slot back when it returns, not when it would have stalled.
 func TestSendsGiveTheirSlotsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -117,12 +161,21 @@ func TestSendsGiveTheirSlotsBack(t *testing.T) {
 		synctest.Wait()
 		close(g.let)
 		wg.Wait()
-		for i, s := range c.batcher("").slots {
-			if !s.since.IsZero() {
-				t.Errorf("slot %d is taken, with nothing in flight", i)
-			}
-		}
+		mustBeIdle(t, c)
 	})
+}
+
+func mustBeIdle(t *testing.T, c *Client) {
+	t.Helper()
+	b := c.batcher("")
+	if b.inFlight != 0 || b.batches != 0 || b.queue.first != nil {
+		t.Errorf("with nothing on its way %d sends and %d batches count as in flight", b.inFlight, b.batches)
+	}
+	for i, s := range b.slots {
+		if !s.since.IsZero() {
+			t.Errorf("with nothing on its way slot %d is taken", i)
+		}
+	}
 }
 
 func TestBatchIsBounded(t *testing.T) {
@@ -217,34 +270,6 @@ func TestASendThatHangsStopsCounting(t *testing.T) {
 	})
 }
 
-// However many queue behind a server that hangs, none of them queues for longer than that: it then sends alone, and what
-// its client does about a server that hangs bounds the rest.
-func TestNobodyQueuesForLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, g := gated(t)
-		var wg sync.WaitGroup
-		for i := range maxInFlight {
-			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
-		}
-		synctest.Wait()
-		const many = 20 * maxInFlight * maxBatch
-		for i := range many {
-			asCaller(t, &wg, c, fmt.Sprint("waits", i))
-		}
-		<-time.After(stalled + time.Millisecond)
-		synctest.Wait()
-		sent := 0
-		for _, send := range g.seen() {
-			sent += len(send)
-		}
-		if sent != maxInFlight+many {
-			t.Errorf("%d of %d calls are on their way after %v", sent, maxInFlight+many, stalled)
-		}
-		close(g.let)
-		wg.Wait()
-	})
-}
-
 func TestPanicOfAHookReachesItsCallerAlone(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
@@ -275,7 +300,8 @@ func (panicking) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	return func(context.Context, []redis.Cmder) error { panic("hook") }
 }
 
-// A send that hung keeps no slot that it has lost: its late reply lets nobody in beside those that are in flight.
+// A send that hung keeps no slot that it has lost: its late reply lets nobody in beside those that are in flight, and
+// frees nothing twice.
 func TestLateReplyOfAStalledSendFreesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, g := gated(t)
@@ -300,6 +326,31 @@ func TestLateReplyOfAStalledSendFreesNothing(t *testing.T) {
 		}
 		close(g.let)
 		wg.Wait()
+		mustBeIdle(t, c)
+	})
+}
+
+// When several sends hang at once, all their room is used at once.
+func TestAllStalledSendsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
+		}
+		synctest.Wait()
+		for i := range 2 * maxBatch {
+			asCaller(t, &wg, c, fmt.Sprint("waits", i))
+		}
+		synctest.Wait()
+		time.Sleep(stalled) //nolint:forbidigo // a fake clock
+		synctest.Wait()
+		if got := g.seen(); len(got) != maxInFlight+maxBatches {
+			t.Errorf("%d sends were made, want %d that hang and %d batches", len(got), maxInFlight, maxBatches)
+		}
+		close(g.let)
+		wg.Wait()
+		mustBeIdle(t, c)
 	})
 }
 
@@ -362,7 +413,7 @@ func TestLeavingTheQueueKeepsTheOrderOfTheRest(t *testing.T) {
 		}
 		var calls []*call
 		for range 4 {
-			c := &call{turn: make(chan turn, 1)}
+			c := &call{turn: make(chan bool, 1)}
 			b.queue.push(c)
 			calls = append(calls, c)
 		}

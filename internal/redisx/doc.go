@@ -8,8 +8,10 @@
 // itself, alone and through the pool, up to three times.
 //
 // A call without trouble costs one round trip, or a share of one: while fewer than four sends are in flight a caller
-// sends at once on its own goroutine; what arrives meanwhile leaves as one pipeline when a send returns. There is no
-// timer and no lingering. On a cluster each master has a batcher of its own, so a hanging node delays only its keys.
+// sends at once on its own goroutine; what arrives meanwhile leaves as one pipeline when a send returns. While such a
+// pipeline is on its way there is a crowd, and two sends in flight are enough: they are larger, and cost client and
+// server less. There is no lingering. On a cluster each master has a batcher of its own, so a hanging node delays only
+// its keys.
 //
 // # Errors
 //
