@@ -17,7 +17,10 @@ func (s *Server) Pause(t testing.TB) {
 		if err != nil {
 			return err
 		}
-		pid := s.running()
+		if s.cmd == nil {
+			return errors.New("it is not running")
+		}
+		pid := s.cmd.Process.Pid
 		// The parent first, so that no child comes after the list was made.
 		if err := signalOne(pid, sigStop); err != nil {
 			return err

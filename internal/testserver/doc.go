@@ -47,6 +47,7 @@
 //
 //	c.Node(t, key).Kill(t); c.Failover(t, key); c.Node(t, key)
 //	s.Primary(t).Pause(t); s.Failover(t); s.Replica(t).Resume(t)
+//	s.FailoverLosing(t, func() { ... }) // what it writes is acknowledged, and lost
 //
 // Faults of the network are made by package faultproxy, in front of any of them.
 //

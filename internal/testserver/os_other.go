@@ -14,7 +14,6 @@ const supported = false
 
 const (
 	sigQuit = syscall.SIGQUIT
-	sigTerm = syscall.SIGTERM
 	sigKill = syscall.SIGKILL
 	sigStop = syscall.Signal(0)
 	sigCont = syscall.Signal(0)

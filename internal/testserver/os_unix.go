@@ -17,7 +17,6 @@ const supported = true
 
 const (
 	sigQuit = syscall.SIGQUIT
-	sigTerm = syscall.SIGTERM
 	sigKill = syscall.SIGKILL
 	sigStop = syscall.SIGSTOP
 	sigCont = syscall.SIGCONT

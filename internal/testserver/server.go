@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,7 +27,7 @@ type program struct {
 	name    string // in messages
 	path    string
 	account *account // nil: this process's own
-	stop    string   // the signal that ends it fast and cleanly, as kill(1) names it
+	stop    string   // the signal that ends it fast and leaves nothing: "KILL" or "QUIT"
 	// prepare fills the empty folder before the first start and after the data was dropped. May be nil.
 	prepare func(dir string) error
 	// args are its arguments, given its data folder and port.
@@ -158,10 +159,13 @@ func (s *Server) end(sig syscall.Signal) error {
 		return nil
 	}
 	pid := s.cmd.Process.Pid
+	processes := []int{pid}
 	var err error
 	if sig == sigKill {
 		// Nothing is to be forked while its children are killed.
-		err = errors.Join(signalOne(pid, sigStop), signalGroup(pid, sigKill))
+		err = signalOne(pid, sigStop)
+		processes = append(processes, descendants(pid)...)
+		err = errors.Join(err, signalGroup(pid, sigKill))
 		if ended(pid) {
 			err = nil // some systems do not let one signal what has ended by itself
 		}
@@ -170,7 +174,7 @@ func (s *Server) end(sig syscall.Signal) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if until(ctx, func() (bool, error) { return ended(pid), nil }) != nil {
+	if until(ctx, func() (bool, error) { return allEnded(processes), nil }) != nil {
 		err = errors.Join(err, fmt.Errorf("testserver: %s did not stop within %v", s.program.name, stopTimeout), signalGroup(pid, sigKill))
 	}
 	h, e := thisHost()
@@ -213,12 +217,9 @@ func (s *Server) forget(h *host) error {
 func (s *Server) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sig := sigTerm
+	sig := sigKill
 	if s.program.stop == "QUIT" {
 		sig = sigQuit
-	}
-	if s.program.stop == "KILL" {
-		sig = sigKill
 	}
 	err := s.end(sig)
 	s.discard()
@@ -248,19 +249,15 @@ func (s *Server) Log() string {
 	return string(text)
 }
 
-// running returns the process id, or 0 while the server does not run.
-func (s *Server) running() int {
-	if s.cmd == nil {
-		return 0
-	}
-	return s.cmd.Process.Pid
-}
-
 // serving says whether the server runs and is not paused.
 func (s *Server) serving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cmd != nil && len(s.paused) == 0
+}
+
+func allEnded(pids []int) bool {
+	return !slices.ContainsFunc(pids, func(pid int) bool { return !ended(pid) })
 }
 
 // ended says whether a process is gone or waits to be reaped.

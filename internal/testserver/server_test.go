@@ -262,6 +262,18 @@ func TestServer_FailureShowsItsLog(t *testing.T) {
 	}
 }
 
+// Pausing what does not run is a mistake in the test, and must not stop anything else.
+func TestServer_PausedThoughItDoesNotRun(t *testing.T) {
+	t.Parallel()
+	srv := testserver.NewRedis(t)
+	srv.Kill(t)
+	if v := watch(t, srv.Pause); !v.failed || !strings.Contains(v.text, "not running") {
+		t.Errorf("got %+v, want a failure", v)
+	}
+	srv.Restart(t)
+	must(t, srv.Client(t).Ping(t.Context()).Err())
+}
+
 func TestServer_SharedOnesCannotBeHarmed(t *testing.T) {
 	t.Parallel()
 	srv := testserver.Redis(t)
