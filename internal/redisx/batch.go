@@ -14,7 +14,7 @@ const (
 	maxBatches  = 2               // sends at once if one is a batch: there is a crowd then, and fewer batches are larger
 	maxBatch    = 64              // calls in one batch
 	maxBytes    = 128 << 10       // argument bytes in one batch, beyond its first call
-	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight
+	stalled     = 1 * time.Second // a send without a reply for so long stops counting as in flight; who has queued so long sends alone
 )
 
 // batcher sends the calls of many goroutines over one server with few round trips. The zero value is ready.
@@ -49,12 +49,22 @@ type call struct {
 	node  sender
 	cmd   command
 	bytes int
-	turn  chan bool // true: lead the batch that begins with this call; false: the reply is in cmd
+	turn  chan turn
+	since time.Time // when it came into the queue
 	mine  flight    // of the leader
 
 	queued     bool // guarded, with the links, by batcher.mu; in a batch the links are the leader's
 	prev, next *call
 }
+
+// turn is what a caller in the queue waits for.
+type turn uint8
+
+const (
+	served turn = iota // the reply is in cmd
+	lead               // send the batch that begins with this call
+	alone              // send this call, beside those in flight
+)
 
 // do sends cmd to node and returns its reply. A caller in the queue leaves when ctx ends; one on the wire waits for
 // the reply or the client's read time-out.
@@ -66,14 +76,14 @@ func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error)
 		b.sendAlone(ctx, node, cmd, f)
 		return cmd.Val(), cmd.Err()
 	}
-	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan bool, 1)}
+	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan turn, 1), since: time.Now()}
 	b.queue.push(c)
 	b.watch()
 	b.mu.Unlock()
 
 	select {
-	case lead := <-c.turn:
-		return b.serve(ctx, c, lead)
+	case t := <-c.turn:
+		return b.serve(ctx, c, t)
 	case <-ctx.Done():
 		if b.leave(c) {
 			return nil, &Error{Unavailable, context.Cause(ctx)}
@@ -87,9 +97,12 @@ func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f fli
 	_ = node.Process(ctx, cmd) // the error is in cmd
 }
 
-func (b *batcher) serve(ctx context.Context, c *call, lead bool) (any, error) {
-	if lead {
+func (b *batcher) serve(ctx context.Context, c *call, t turn) (any, error) {
+	switch t {
+	case lead:
 		b.sendBatch(ctx, c)
+	case alone:
+		_ = c.node.Process(ctx, c.cmd) // the error is in cmd
 	}
 	return c.cmd.Val(), c.cmd.Err()
 }
@@ -105,7 +118,7 @@ func (b *batcher) sendBatch(ctx context.Context, lead *call) {
 		fillIn(lead, err)
 		for c := lead.next; c != nil; {
 			next := c.next // c is its caller's again as soon as that has its turn
-			c.turn <- false
+			c.turn <- served
 			c = next
 		}
 	}()
@@ -181,12 +194,12 @@ func (b *batcher) free(slot int) {
 // next has the first callers in the queue lead what has gathered behind them, as far as there is room for batches.
 func (b *batcher) next() {
 	for b.room() {
-		lead := b.queue.cut()
-		if lead == nil {
+		first := b.queue.cut()
+		if first == nil {
 			return
 		}
-		lead.mine = b.takeoff(lead.next != nil)
-		lead.turn <- true
+		first.mine = b.takeoff(first.next != nil)
+		first.turn <- lead
 	}
 }
 
@@ -203,6 +216,9 @@ func (b *batcher) watch() {
 			oldest = s.since
 		}
 	}
+	if b.queue.first.since.Before(oldest) {
+		oldest = b.queue.first.since
+	}
 	wait := time.Until(oldest.Add(stalled))
 	if b.watchdog == nil {
 		b.watchdog = time.AfterFunc(wait, b.reclaim)
@@ -211,7 +227,8 @@ func (b *batcher) watch() {
 	}
 }
 
-// reclaim gives the slots of stalled sends to those who wait.
+// reclaim gives the slots of stalled sends to those who wait. Who has waited as long as that, behind ever more sends that
+// hang, waits no longer.
 func (b *batcher) reclaim() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -223,6 +240,10 @@ func (b *batcher) reclaim() {
 		}
 	}
 	b.next()
+	for c := b.queue.first; c != nil && now.Sub(c.since) >= stalled; c = b.queue.first {
+		b.queue.remove(c)
+		c.turn <- alone
+	}
 	if b.queue.first != nil {
 		b.watch()
 	}

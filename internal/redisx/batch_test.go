@@ -270,6 +270,34 @@ func TestASendThatHangsStopsCounting(t *testing.T) {
 	})
 }
 
+// However many queue behind a server that hangs, none of them queues for longer than that: it then sends alone, and what
+// its client does about a server that hangs bounds the rest.
+func TestNobodyQueuesForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := gated(t)
+		var wg sync.WaitGroup
+		for i := range maxInFlight {
+			asCaller(t, &wg, c, fmt.Sprint("hangs", i))
+		}
+		synctest.Wait()
+		const many = 20 * maxInFlight * maxBatch
+		for i := range many {
+			asCaller(t, &wg, c, fmt.Sprint("waits", i))
+		}
+		<-time.After(stalled + time.Millisecond)
+		synctest.Wait()
+		sent := 0
+		for _, send := range g.seen() {
+			sent += len(send)
+		}
+		if sent != maxInFlight+many {
+			t.Errorf("%d of %d calls are on their way after %v", sent, maxInFlight+many, stalled)
+		}
+		close(g.let)
+		wg.Wait()
+	})
+}
+
 func TestPanicOfAHookReachesItsCallerAlone(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
@@ -413,7 +441,7 @@ func TestLeavingTheQueueKeepsTheOrderOfTheRest(t *testing.T) {
 		}
 		var calls []*call
 		for range 4 {
-			c := &call{turn: make(chan bool, 1)}
+			c := &call{turn: make(chan turn, 1)}
 			b.queue.push(c)
 			calls = append(calls, c)
 		}
