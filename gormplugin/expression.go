@@ -81,6 +81,9 @@ func (o *operation) step(c *column, e clause.Expr) (amount any, add, ok bool) {
 // isColumnText reports whether text is the column's name, alone or behind the table's, quoted or not.
 func (o *operation) isColumnText(c *column, text string) bool {
 	qualifier, name := splitName(text)
+	if qualifier == "" && name != text {
+		return false
+	}
 	for _, part := range []string{qualifier, name} {
 		if bare := strings.Trim(part, "`\""); strings.ContainsFunc(bare, func(r rune) bool { return r < 0x80 && !isWordByte(byte(r)) && r != '.' }) {
 			return false
