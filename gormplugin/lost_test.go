@@ -240,6 +240,30 @@ func TestUnknownCommitStaysUnknownWhenTheRepeatFails(t *testing.T) {
 	})
 }
 
+// The repeat that inserts its row has shown that the first attempt did not land: what it is told then is the answer.
+func TestUnknownCommitIsKnownOnceTheRepeatInserts(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d proxied) {
+		others := d.direct.shop(t, gorm.Config{})
+		db := d.bare(t, gorm.Config{})
+		if err := db.Use(New(shopOptions()...)); err != nil {
+			t.Fatal(err)
+		}
+		d.proxy.On(faultproxy.Named("COMMIT"), faultproxy.LoseRequest())
+		ran := 0
+		err := Retry(t.Context(), db, func(tx *gorm.DB) error {
+			if ran++; ran == 2 {
+				if err := others.Model(&shopItem{ID: 1001}).Update("stock", Sub(100)).Error; err != nil {
+					t.Error(err)
+				}
+			}
+			return buy(tx, &shopOrder{RequestID: "r1", OrderNo: "n1", UserID: 7, ItemID: 1001})
+		})
+		if !errors.Is(err, ErrInsufficient) || errors.Is(err, ErrUnknownOutcome) || !Refused(err) || ran != 2 {
+			t.Errorf("got %v after %d runs, want a refusal after two", err, ran)
+		}
+	})
+}
+
 // buy is the shape to teach: proof first, hot row last, both in one transaction.
 func buy(tx *gorm.DB, order *shopOrder) error {
 	first, err := InsertOnce(tx, order)
