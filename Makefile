@@ -13,7 +13,6 @@ PARALLEL      ?= 2
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
 	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
-	$(MAKE) --no-print-directory test-newest
 
 ## test-fast: embedded parts only, no server needed, under a minute once built
 test-fast:
