@@ -1,12 +1,15 @@
 package testserver
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // account is a system account that a server runs as.
@@ -55,4 +58,17 @@ func (a *account) id() string {
 		return strconv.Itoa(os.Geteuid())
 	}
 	return strconv.Itoa(a.uid)
+}
+
+// runAs runs a program to its end, in the folder, with a text on its standard input.
+func runAs(acc *account, dir, input, path string, args ...string) error {
+	cmd := exec.CommandContext(context.Background(), path, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/libexec", "LC_ALL=C", "TZ=UTC"}
+	cmd.Stdin = strings.NewReader(input)
+	cmd.SysProcAttr = ownGroup(acc)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", path, err, out)
+	}
+	return nil
 }

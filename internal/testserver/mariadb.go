@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -100,15 +98,8 @@ func startMariaDB(opts []MariaDBOption) (*MariaDBServer, error) {
 }
 
 func installMariaDB(install, dir string, acc *account) error {
-	cmd := exec.CommandContext(context.Background(), install, "--no-defaults", "--datadir="+dir, "--auth-root-authentication-method=normal",
+	return runAs(acc, dir, "", install, "--no-defaults", "--datadir="+dir, "--auth-root-authentication-method=normal",
 		"--skip-test-db", "--skip-name-resolve", innodbLog, "--loose-innodb-use-native-aio=0")
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/usr/libexec", "LC_ALL=C", "TZ=UTC"}
-	cmd.SysProcAttr = ownGroup(acc)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", install, err, out)
-	}
-	return nil
 }
 
 func mariadbReady(ctx context.Context, p *proc) error {

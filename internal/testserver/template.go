@@ -12,7 +12,7 @@ import (
 
 // templateFormat is part of every template's name; raise it when the way
 // templates are made changes.
-const templateFormat = 1
+const templateFormat = 2
 
 // template returns a folder with a database cluster that was initialised once by
 // the program at path, and is to be copied, never used. It is kept in the user's
