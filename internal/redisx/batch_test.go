@@ -295,6 +295,7 @@ func TestNobodyQueuesForLong(t *testing.T) {
 		}
 		close(g.let)
 		wg.Wait()
+		mustBeIdle(t, c)
 	})
 }
 
