@@ -274,6 +274,8 @@ func TestRetryDoesNotRepeatRefusals(t *testing.T) {
 func TestRetryRollsBackOnPanic(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.shop(t, gorm.Config{})
+		order := shopOrder{RequestID: "r1", OrderNo: "n1", UserID: 7, ItemID: 1001}
+		before := order
 		func() {
 			defer func() {
 				if got := recover(); got != "boom" {
@@ -281,12 +283,15 @@ func TestRetryRollsBackOnPanic(t *testing.T) {
 				}
 			}()
 			_ = Retry(t.Context(), db, func(tx *gorm.DB) error {
-				if err := tx.Model(&shopItem{ID: 1001}).Update("stock", Sub(1)).Error; err != nil {
+				if err := buy(tx, &order); err != nil {
 					t.Error(err)
 				}
 				panic("boom")
 			})
 		}()
+		if order != before {
+			t.Errorf("the order is %+v, want it as it was", order)
+		}
 		if got := d.stock(t); got != 100 {
 			t.Errorf("stock %d, want 100", got)
 		}
