@@ -20,19 +20,14 @@ import (
 // lease that ctx carries is lost; and the error of ctx if that ended the wait. After an error nothing is held, or for
 // no longer than the TTL.
 func (l *Locker) Acquire(ctx context.Context, keys []string, opts ...AcquireOption) (*Lease, error) {
-	s, err := l.adjusted(opts)
-	if err != nil {
-		return nil, err
+	a := acquisition{l: l, parent: ctx, rule: reqctx.RuleOf(ctx), start: time.Now()}
+	err := a.prepare(keys, opts)
+	var lease *Lease
+	if err == nil {
+		if lease, err = l.nested(ctx, a.keys); lease != nil {
+			return lease, nil
+		}
 	}
-	sorted, full, err := l.lockKeys(keys)
-	if err != nil {
-		return nil, err
-	}
-	lease, err := l.nested(ctx, sorted)
-	if lease != nil {
-		return lease, nil
-	}
-	a := acquisition{l: l, s: s, parent: ctx, keys: sorted, full: full, rule: reqctx.RuleOf(ctx), start: time.Now()}
 	a.tel = l.tel.of(a.rule)
 	ctx, a.span = l.tel.tracer.Start(ctx, telemetry.SpanLockAcquire)
 	if err == nil {
@@ -72,17 +67,24 @@ func (l *Locker) Do(ctx context.Context, keys []string, fn func(context.Context)
 	return fn(lease.Context(ctx))
 }
 
-// adjusted returns the settings of the Locker as the options of one call change them.
-func (l *Locker) adjusted(opts []AcquireOption) (settings, error) {
-	s := l.settings
-	if len(opts) == 0 {
-		return s, nil
-	}
-	faults := make([]error, 0, len(opts)+1)
+// prepare takes the settings of the Locker, as the options of the call change them, and the keys.
+func (a *acquisition) prepare(keys []string, opts []AcquireOption) error {
+	a.s = a.l.settings
+	var faults []error
 	for _, o := range opts {
 		if o != nil {
-			faults = append(faults, o.adjust(&s))
+			if err := o.adjust(&a.s); err != nil {
+				faults = append(faults, err)
+			}
 		}
 	}
-	return s, errors.Join(append(faults, s.check())...)
+	if err := a.s.check(); err != nil {
+		faults = append(faults, err)
+	}
+	sorted, full, err := a.l.lockKeys(keys)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	a.keys, a.full = sorted, full
+	return errors.Join(faults...)
 }

@@ -175,6 +175,27 @@ func TestOneMasterHangs(t *testing.T) {
 	}, "the keys of that master work again")
 }
 
+// One master is down: an acquire that wants keys of it and of others too holds nothing on the others afterwards.
+func TestOneMasterIsDown(t *testing.T) {
+	srv := testserver.NewCluster(t, testserver.EachNode(testserver.RedisConfig("cluster-require-full-coverage", "no")))
+	rdb := srv.Client(t)
+	l := over(t, rdb, TTL(5*time.Minute), Wait(0))
+	all := keysOfManySlots(30)
+	last := 0 // the key that is taken last lies on the node that is down, so that others are held by then
+	for i := range all {
+		if redisx.Slot("lock:"+all[i]) > redisx.Slot("lock:"+all[last]) {
+			last = i
+		}
+	}
+	free(t, must(t, l, all)) // connections to all
+	srv.Node(t, "lock:"+all[last]).Kill(t)
+	_, err := l.Acquire(t.Context(), all)
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknownOutcome) || errors.Is(err, ErrBusy) {
+		t.Errorf("err = %v, want ErrUnavailable or ErrUnknownOutcome", err)
+	}
+	testserver.Eventually(t, soon, func() bool { return len(srv.Keys(t, "lock:")) == 0 }, "nothing is held on the masters that are up")
+}
+
 func free2(t *testing.T, l *Locker, key string) {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), keys(key), Wait(0))

@@ -348,6 +348,9 @@ func TestWakeUpsThatAreCut(t *testing.T) {
 	}
 }
 
+// releaseMark occurs in the arguments of a release and of no other script.
+const releaseMark = "PUBLISH"
+
 func TestSubscriptionThatIsRefused(t *testing.T) {
 	srv := testserver.NewRedis(t)
 	admin := srv.Client(t)
@@ -358,6 +361,10 @@ func TestSubscriptionThatIsRefused(t *testing.T) {
 	done := make(chan *Lease)
 	go func() { done <- must(t, b, keys("a")) }()
 	testserver.Eventually(t, soon, func() bool { return b.backend.(*redisBackend).watch.Load().refused.Load() }, "the subscription is refused")
-	free(t, theirs) // and so is the message of the release, which still releases
+	mon := srv.Monitor(t)
+	free(t, theirs) // and so is the message of the release, which still releases, the first time it is sent
+	if n := len(mon.Sent(t, theirs.h.held.Token, releaseMark)); n != 1 {
+		t.Errorf("the release was sent %d times", n)
+	}
 	free(t, <-done)
 }

@@ -51,7 +51,7 @@ type instruments struct {
 
 	byRule sync.Map // *reqctx.Rule -> *ruleInstruments
 
-	away, unrenewed, bypassed telemetry.Quiet
+	away, wrong, unrenewed, bypassed telemetry.Quiet
 }
 
 func newInstruments(c *config) *instruments {

@@ -60,8 +60,10 @@ func (i *instruments) decided(ctx context.Context, span trace.Span, a *acquisiti
 		if n, ok := i.away.Allow(a.rule); ok {
 			level, suppressed = slog.LevelWarn, n
 		}
-	case fault.ForeignKey:
-		level = slog.LevelError
+	case fault.ForeignKey, fault.Misuse:
+		if n, ok := i.wrong.Allow(a.rule); ok {
+			level, suppressed = slog.LevelError, n
+		}
 	}
 	if i.log.Enabled(ctx, level) {
 		i.write(ctx, level, "lock: "+outcome, a.rule, a.keys, suppressed, slog.String("outcome", outcome), slog.Int("attempt", a.attempts), errorType(err))

@@ -249,6 +249,23 @@ func lineWith(text, part string) string {
 	return ""
 }
 
+// A call with arguments that are not taken is the service's fault, and shows.
+func TestMisuseIsTold(t *testing.T) {
+	recorded(t, nil, func(t *testing.T, l *Locker, m *memory, s *seen) {
+		_, err := l.Acquire(ruled(t.Context()), keys(""), TTL(1))
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "TTL") || !strings.Contains(err.Error(), "key") {
+			t.Errorf("err = %v, want both faults", err)
+		}
+		span, attrs := s.one(t, telemetry.SpanLockAcquire)
+		if attrs[telemetry.LockOutcome].AsString() != "misuse" || span.Status().Code != codes.Error {
+			t.Errorf("outcome %q, status %v", attrs[telemetry.LockOutcome].AsString(), span.Status())
+		}
+		if !strings.Contains(lineWith(s.log.String(), "outcome=misuse"), "level=ERROR") {
+			t.Errorf("logged %q", s.log.String())
+		}
+	})
+}
+
 // Every way in which a hold ends has its value; a loss is told once, at level error, with its reason.
 func TestEndsOfAHold(t *testing.T) {
 	for end, tt := range map[string]struct {
