@@ -62,9 +62,11 @@ func TestTable(t *testing.T) {
 
 func TestTableOnRealServers(t *testing.T) {
 	srv, db := testserver.NewRedis(t), testserver.Postgres(t)
-	for _, r := range table(t, "-redis", srv.Addr(), "-postgres", db.DSN) {
-		if r.Clean == (r.Mode == "none") {
-			t.Errorf("row %+v has the wrong verdict", r)
+	for range 2 { // the second run finds what the first has left
+		for _, r := range table(t, "-redis", srv.Addr(), "-postgres", db.DSN) {
+			if r.Clean == (r.Mode == "none") {
+				t.Errorf("row %+v has the wrong verdict", r)
+			}
 		}
 	}
 }

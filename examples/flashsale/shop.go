@@ -29,11 +29,13 @@ type shop struct {
 }
 
 func newShop(s *stores) (*shop, error) {
-	guard, err := holdfast.New(s.rdb, holdfast.WithValue("userID", currentUser), holdfast.Prefix("flashsale:"))
+	// A prefix for each run: the tables are made anew, and so must the keys be that an earlier run has left in Redis.
+	prefix := "flashsale:" + newID()[:8] + ":"
+	guard, err := holdfast.New(s.rdb, holdfast.WithValue("userID", currentUser), holdfast.Prefix(prefix))
 	if err != nil {
 		return nil, err
 	}
-	counter, err := stock.New(s.rdb, stock.Prefix("flashsale:"))
+	counter, err := stock.New(s.rdb, stock.Prefix(prefix))
 	if err != nil {
 		return nil, err
 	}
