@@ -350,31 +350,51 @@ func TestEscapedPathsAreDecodedOnce(t *testing.T) {
 
 // A body that a rule has read is read by the handler as if nobody had, also when the rule runs before routing.
 func TestBodyIsPutBack(t *testing.T) {
-	for name, early := range map[string]bool{"With": false, "Use": true} {
-		t.Run(name, func(t *testing.T) {
-			s := miniShop(t)
-			got := make(chan string, 1)
-			h := func(_ http.ResponseWriter, r *http.Request) {
-				b, err := io.ReadAll(r.Body)
-				if err != nil {
-					t.Error(err)
+	s := miniShop(t)
+	rules := map[string]func(http.Handler) http.Handler{
+		"Dedup":     s.guard.Dedup("{userID}", Key("{body.id}")),
+		"Lock":      s.guard.Lock("a:{body.from}", Also("a:{body.to}")),
+		"RequestID": s.guard.RequestID("{userID}", Key("{body.id}")),
+	}
+	for name, rule := range rules {
+		for _, where := range []string{"With", "Use"} {
+			t.Run(name+" in "+where, func(t *testing.T) {
+				got := make(chan string, 1)
+				h := func(_ http.ResponseWriter, r *http.Request) {
+					b, err := io.ReadAll(r.Body)
+					if err != nil {
+						t.Error(err)
+					}
+					got <- string(b)
 				}
-				got <- string(b)
-			}
-			rules := []func(http.Handler) http.Handler{s.guard.Dedup("{userID}", Key("{body.id}")), s.guard.Lock("a:{body.from}", Also("a:{body.to}"))}
-			if early {
-				s.Use(rules...)
-				s.Post("/a", h)
-			} else {
-				s.With(rules...).Post("/a", h)
-			}
-			body := `{"id": "1", "from": "x", "to": "y", "text": "` + strings.Repeat("x", 100<<10) + `"}`
-			if got := s.do(call{path: "/a", body: body}); got.status != 200 {
-				t.Fatalf("%d %s", got.status, got.body)
-			}
-			if b := <-got; b != body {
-				t.Errorf("the handler read %d bytes, want %d", len(b), len(body))
-			}
-		})
+				u := &shop{Mux: newMux(), t: t, rdb: s.rdb, prefix: s.prefix, logs: s.logs}
+				if where == "Use" {
+					u.Use(rule)
+					u.Post("/use", h)
+				} else {
+					u.With(rule).Post("/with", h)
+				}
+				body := `{"id": "1", "from": "x", "to": "y", "text": "` + strings.Repeat("x", 60<<10) + `"}`
+				if got := u.do(call{path: "/" + strings.ToLower(where), body: body}); got.status != 200 {
+					t.Fatalf("%d %s", got.status, got.body)
+				}
+				if b := <-got; b != body {
+					t.Errorf("the handler read %d bytes, want %d", len(b), len(body))
+				}
+			})
+		}
+	}
+}
+
+// Inside of a Dedup a lock's key is read from what that has buffered, whatever its size.
+func TestLockReadsWhatDedupHasBuffered(t *testing.T) {
+	s := miniShop(t)
+	s.With(s.guard.Dedup("{userID}"), s.guard.Lock("a:{body.from}")).Post("/a", nothing)
+	s.With(s.guard.Lock("a:{body.from}")).Post("/b", nothing)
+	body := `{"from": "x", "text": "` + strings.Repeat("x", 500<<10) + `"}`
+	for path, status := range map[string]int{"/a": 200, "/b": 413} {
+		if got := s.do(call{path: path, key: "k", body: body}); got.status != status {
+			t.Errorf("%s: %d %s, want %d", path, got.status, got.body, status)
+		}
 	}
 }
