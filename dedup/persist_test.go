@@ -143,6 +143,10 @@ func TestDoReturnsAResultThatCouldNotBeStored(t *testing.T) {
 		if err != nil || string(res) != "done" {
 			t.Errorf("got %q, %v; want the result: the work is done", res, err)
 		}
+		started, asked := time.Now(), s.n("begin")
+		if rec := replayed(t, d, buy("k")); string(rec.Data) != "done" || time.Since(started) != 0 || s.n("begin") != asked {
+			t.Errorf("the first who comes meanwhile gets %+v after %v", rec, time.Since(started))
+		}
 		<-time.After(10 * time.Second)
 		if rec := replayed(t, d, buy("k")); string(rec.Data) != "done" || !rec.Stored {
 			t.Errorf("later: %+v", rec)
@@ -349,6 +353,20 @@ func TestClose(t *testing.T) {
 		}
 		if err := d.Close(t.Context()); err != nil {
 			t.Errorf("Close with nothing open: %v", err)
+		}
+	})
+}
+
+func TestCloseWaitsForEveryClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := engineOn(t, deduptest.NewMemory())
+		for n, key := range []string{"a", "b", "c"} {
+			claim := begun(t, d, buy(key))
+			time.AfterFunc(time.Duration(n+1)*time.Second, func() { _ = claim.Complete(context.Background(), dedup.Result{}, 0) })
+		}
+		started := time.Now()
+		if err := d.Close(t.Context()); err != nil || time.Since(started) != 3*time.Second {
+			t.Errorf("Close returned %v after %v, want nil after 3s", err, time.Since(started))
 		}
 	})
 }
