@@ -86,7 +86,7 @@ func (b *bench) measure(ctx context.Context, i int, w way) (row, error) {
 	if err := b.open(ctx, w, item); err != nil {
 		return row{}, err
 	}
-	pool, err := b.shop.db.DB()
+	pool, err := b.shop.DB.DB()
 	if err != nil {
 		return row{}, err
 	}
@@ -105,7 +105,7 @@ func (b *bench) measure(ctx context.Context, i int, w way) (row, error) {
 
 func (b *bench) open(ctx context.Context, w way, item int64) error {
 	if w.unguarded {
-		return b.shop.db.WithContext(ctx).Create(&plainStock{ItemID: item, Stock: int64(b.stock)}).Error
+		return b.shop.DB.WithContext(ctx).Create(&plainStock{ItemID: item, Stock: int64(b.stock)}).Error
 	}
 	return b.shop.open(ctx, item, int64(b.stock))
 }

@@ -8,7 +8,7 @@ import (
 // check judges a row by what lies in the stores, not by what the server said: it fills in what is left, the duplicates
 // and the verdict.
 func (b *bench) check(ctx context.Context, w way, item int64, l *load, r *row) error {
-	db := b.shop.db.WithContext(ctx)
+	db := b.shop.DB.WithContext(ctx)
 	stockTable, orderTable := "item_stock", "seckill_order"
 	if w.unguarded {
 		stockTable, orderTable = "plain_stocks", "plain_orders"

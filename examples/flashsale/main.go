@@ -37,11 +37,3 @@ func run(ctx context.Context, args []string) error {
 	}
 	return runShop(ctx, args, os.Stdout)
 }
-
-// storeFlags are the flags that both commands share.
-func storeFlags(fs *flag.FlagSet) *storeConfig {
-	c := new(storeConfig)
-	fs.StringVar(&c.redis, "redis", "", "address of a Redis server, `host:port`; empty: embedded")
-	fs.StringVar(&c.postgres, "postgres", "", "`DSN` of a PostgreSQL database, in which the example makes its tables anew; empty: embedded SQLite")
-	return c
-}

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"time"
-
-	"gorm.io/gorm"
-)
+import "time"
 
 // ItemStock is the truth about an item. Its guard tags are all that the plugin needs to know.
 type ItemStock struct {
@@ -55,19 +50,4 @@ type plainStock struct {
 type plainOrder struct {
 	ID             int64
 	UserID, ItemID int64 `gorm:"index:idx_plain"`
-}
-
-// migrate makes the tables anew.
-func migrate(db *gorm.DB) error {
-	tables := []any{&ItemStock{}, &SeckillOrder{}, &plainStock{}, &plainOrder{}}
-	m := db.Migrator()
-	for _, t := range tables {
-		if err := m.DropTable(t); err != nil {
-			return fmt.Errorf("drop a table of an earlier run: %w", err)
-		}
-	}
-	if err := m.AutoMigrate(tables...); err != nil {
-		return fmt.Errorf("make the tables: %w", err)
-	}
-	return nil
 }

@@ -12,13 +12,15 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 )
 
 const shopItem, shopUnits = 1001, 5
 
 func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs := flag.NewFlagSet("flashsale", flag.ContinueOnError)
-	config := storeFlags(fs)
+	config := stores.Flags(fs)
 	addr := fs.String("addr", ":8080", "`address` to listen on")
 	trace := fs.String("trace", "", "show traces on standard output: `tree` or stdout")
 	if err := fs.Parse(args); err != nil {

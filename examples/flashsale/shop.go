@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"gorm.io/gorm"
 
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 	"github.com/holdfast-go/holdfast/gormplugin"
 	holdfast "github.com/holdfast-go/holdfast/middleware"
 	"github.com/holdfast-go/holdfast/stock"
@@ -22,24 +23,22 @@ const activity = 1
 
 // shop sells items, in each of the ways that the load table compares.
 type shop struct {
-	*stores
+	*stores.Stores
 	guard   *holdfast.Guard
 	counter *stock.Counter
 	think   time.Duration // how long the unguarded way thinks between reading and writing
 }
 
-func newShop(s *stores) (*shop, error) {
-	// A prefix for each run: the tables are made anew, and so must the keys be that an earlier run has left in Redis.
-	prefix := "flashsale:" + newID()[:8] + ":"
-	guard, err := holdfast.New(s.rdb, holdfast.WithValue("userID", currentUser), holdfast.Prefix(prefix))
+func newShop(s *stores.Stores) (*shop, error) {
+	guard, err := holdfast.New(s.Redis, holdfast.WithValue("userID", currentUser), holdfast.Prefix(s.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	counter, err := stock.New(s.rdb, stock.Prefix(prefix))
+	counter, err := stock.New(s.Redis, stock.Prefix(s.Prefix))
 	if err != nil {
 		return nil, err
 	}
-	return &shop{stores: s, guard: guard, counter: counter}, nil
+	return &shop{Stores: s, guard: guard, counter: counter}, nil
 }
 
 // currentUser stands in for authentication: a real service takes the user from its session or token.
@@ -57,7 +56,7 @@ func (errNobody) HTTPStatus() int { return http.StatusUnauthorized }
 
 // open puts units of an item on sale, in SQL and in Redis.
 func (s *shop) open(ctx context.Context, item, units int64) error {
-	err := s.db.WithContext(ctx).Create(&ItemStock{ItemID: item, Stock: units}).Error
+	err := s.DB.WithContext(ctx).Create(&ItemStock{ItemID: item, Stock: units}).Error
 	if err != nil {
 		return fmt.Errorf("item %d in SQL: %w", item, err)
 	}
@@ -114,7 +113,7 @@ func (s *shop) stockOf(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var row ItemStock
-	err = s.db.WithContext(r.Context()).Take(&row, item).Error
+	err = s.DB.WithContext(r.Context()).Take(&row, item).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		http.NotFound(w, r)
 		return

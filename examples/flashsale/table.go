@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"text/tabwriter"
 	"time"
+
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 )
 
 // errNotClean is the verdict that makes the command fail.
@@ -48,7 +50,7 @@ type row struct {
 
 func runTable(ctx context.Context, args []string, out, progress io.Writer) (err error) {
 	fs := flag.NewFlagSet("flashsale table", flag.ContinueOnError)
-	stores := storeFlags(fs)
+	servers := stores.Flags(fs)
 	var c tableConfig
 	fs.IntVar(&c.buyers, "buyers", 500, "buyers at once, each with a connection of its own")
 	fs.IntVar(&c.stock, "stock", 200, "units on sale in each row")
@@ -62,7 +64,7 @@ func runTable(ctx context.Context, args []string, out, progress io.Writer) (err 
 		return errors.New("table: buyers, stock and duration are positive, and there are no further arguments")
 	}
 
-	s, err := openStores(ctx, *stores)
+	s, err := openStores(ctx, *servers)
 	if err != nil {
 		return err
 	}
@@ -85,7 +87,7 @@ func runTable(ctx context.Context, args []string, out, progress io.Writer) (err 
 	if c.json {
 		err = printJSON(out, rows)
 	} else {
-		err = printTable(out, rows, c, stores.String())
+		err = printTable(out, rows, c, servers.String())
 	}
 	return errors.Join(err, verdict(rows))
 }

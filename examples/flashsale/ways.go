@@ -17,7 +17,7 @@ var errSoldOut = errors.New("sold out")
 
 // buyUnguarded is the bug: read, judge, write. Every request that reads before another one writes is served.
 func (s *shop) buyUnguarded(ctx context.Context, p purchase) (string, error) {
-	db := s.db.WithContext(ctx)
+	db := s.DB.WithContext(ctx)
 	var row plainStock
 	if err := db.Take(&row, p.item).Error; err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (s *shop) buyInSQL(ctx context.Context, p purchase) (string, error) {
 // buyUnderLock reads, judges and writes under the item's lock, which the route holds. Even so the writes are guarded: a
 // lock can be lost, and the fence tells.
 func (s *shop) buyUnderLock(ctx context.Context, p purchase) (string, error) {
-	db := s.db.WithContext(ctx)
+	db := s.DB.WithContext(ctx)
 	var row ItemStock
 	if err := db.Take(&row, p.item).Error; err != nil {
 		return "", err
@@ -98,7 +98,7 @@ func (s *shop) buyOnce(ctx context.Context, p purchase) (string, error) {
 
 // land writes the order and takes its unit, both or neither. The hot row comes last: its lock is held for one round trip.
 func (s *shop) land(ctx context.Context, order *SeckillOrder) error {
-	return gormplugin.Retry(ctx, s.db, func(tx *gorm.DB) error {
+	return gormplugin.Retry(ctx, s.DB, func(tx *gorm.DB) error {
 		first, err := gormplugin.InsertOnce(tx, order)
 		if err != nil || !first {
 			return err
