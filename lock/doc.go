@@ -37,7 +37,8 @@
 // # Choosing a TTL
 //
 // The TTL is how long a crash blocks the key, nothing else. It does not limit the work, which is renewed for. Start from
-// the P99 of the work: twice to three times that, and not below what a pause of the process or of the network takes.
+// the P99 of the work: twice to three times that, and not below what a pause of the process or of the network takes
+// ([DoubleP99], [TripleP99]).
 // 30 s suits work whose users can wait that long once after a crash.
 //
 // # Nesting
