@@ -1,0 +1,157 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/fault"
+)
+
+// checkRefusals checks that "sold out" and "limit reached" were true at some instant of their request.
+func (j *judge) checkRefusals() {
+	if j.Forgot {
+		return
+	}
+	limits := map[[2]string]Sale{}
+	for _, s := range j.Sales {
+		limits[[2]string{s.Item, s.Activity}] = s
+	}
+	items := map[string]*timeline{}
+	buyers := map[buyer]*timeline{}
+	for i := range j.History {
+		r := &j.History[i]
+		s, sold := limits[[2]string{r.Item, r.Activity}]
+		if !r.is(Deduct) || !sold || r.End.IsZero() {
+			continue
+		}
+		units := max(r.Units, 1)
+		switch fault.Type(r.Outcome) {
+		case fault.Insufficient:
+			if items[r.Item] == nil {
+				items[r.Item] = j.timeline(func(o *Record) bool { return o.Item == r.Item })
+			}
+			total := j.items[r.Item].initial
+			from := r.Start.Add(-j.SoldOutFor)
+			if most, in := items[r.Item].most(from, r.End); most+units <= total+in {
+				j.add(Finding{Kind: FalseSoldOut, Item: r.Item, User: r.User, Activity: r.Activity, Request: r.Request, Want: total + in - units + 1, Got: most})
+			}
+		case fault.LimitReached:
+			b := buyer{r.User, r.Item, r.Activity}
+			if s.LimitOverActivity {
+				b.item = ""
+			}
+			if buyers[b] == nil {
+				buyers[b] = j.timeline(func(o *Record) bool {
+					return o.User == b.user && o.Activity == b.activity && (b.item == "" || o.Item == b.item)
+				})
+			}
+			if most, _ := buyers[b].most(r.Start, r.End); s.Limit > 0 && most+units <= s.Limit {
+				j.add(Finding{Kind: FalseLimit, Item: r.Item, User: r.User, Activity: r.Activity, Request: r.Request, Want: s.Limit - units + 1, Got: most})
+			}
+		}
+	}
+}
+
+// timeline says how many units may have been taken, at most, at any instant.
+type timeline struct {
+	takes   []event // from then on they may be taken
+	returns []event // from then on they are back for certain
+	in      []event // from then on more, or fewer, are there for certain
+}
+
+type event struct {
+	at    time.Time
+	units int64
+}
+
+// timeline collects the records of what is counted together. An order that was taken twice by mistake counts twice: it
+// may have taken twice. One whose answer nobody knows may have taken its units too.
+func (j *judge) timeline(mine func(*Record) bool) *timeline {
+	t := &timeline{}
+	orderOf := map[string]string{} // by request
+	for i := range j.History {
+		if r := &j.History[i]; r.taken() {
+			orderOf[r.Request] = r.Order
+		}
+	}
+	first := map[string]time.Time{}
+	orders := map[string]bool{} // this timeline's
+	var starts []string
+	units := map[string]int64{}
+	for i := range j.History {
+		r := &j.History[i]
+		if !mine(r) {
+			continue
+		}
+		switch {
+		case r.is(Deduct) && (r.taken() || r.unknown() || r.Order != ""):
+			id := cmp.Or(r.Order, orderOf[r.Request], "request "+r.Request)
+			if at, known := first[id]; !known || r.Start.Before(at) {
+				first[id] = r.Start
+			}
+			if !orders[id] {
+				orders[id] = true
+				starts = append(starts, id)
+			}
+			units[id] = max(units[id], r.Units, 1)
+			if !r.taken() && !r.unknown() { // taken, and given back before the answer
+				t.returns = append(t.returns, event{r.End, max(r.Units, 1)})
+			}
+		case r.is(Restock) && r.Outcome == Applied:
+			t.in = append(t.in, event{r.End, r.Units})
+		case r.is(Withdraw):
+			t.in = append(t.in, event{r.Start, -r.Units})
+		}
+	}
+	for _, id := range starts {
+		t.takes = append(t.takes, event{first[id], units[id]})
+	}
+	for i := range j.History {
+		r := &j.History[i]
+		if r.is(Release) && r.Outcome == Released && orders[r.Order] && r.Reason != string(fault.Insufficient) && !r.End.IsZero() {
+			back := min(r.Units, units[r.Order]) // a repeat that says so again gives nothing back
+			units[r.Order] -= back
+			t.returns = append(t.returns, event{r.End, back})
+		}
+	}
+	for _, events := range [][]event{t.takes, t.returns, t.in} {
+		slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
+	}
+	return t
+}
+
+// most returns the most units that may have been taken at one instant from..to, with what had come in by then.
+func (t *timeline) most(from, to time.Time) (most, in int64) {
+	instants := []time.Time{from, to}
+	for _, r := range t.returns {
+		if r.at.After(from) && r.at.Before(to) {
+			instants = append(instants, r.at)
+		}
+	}
+	for _, e := range t.in {
+		if e.at.After(from) && e.at.Before(to) {
+			instants = append(instants, e.at)
+		}
+	}
+	best := false
+	for _, at := range instants {
+		taken := sumOf(t.takes, at, true) - sumOf(t.returns, at, false)
+		extra := sumOf(t.in, at, false)
+		if !best || taken-extra > most-in {
+			best, most, in = true, taken, extra
+		}
+	}
+	return most, in
+}
+
+// sumOf adds up the events before an instant, or also those at it.
+func sumOf(events []event, at time.Time, also bool) (sum int64) {
+	for _, e := range events {
+		if e.at.After(at) || !also && e.at.Equal(at) {
+			break
+		}
+		sum += e.units
+	}
+	return sum
+}
