@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	careful "github.com/holdfast-go/holdfast/examples/internal/client"
 )
 
 // gauge counts how many are at work at once.
@@ -116,20 +117,20 @@ func (c *client) run(ctx context.Context, payments int) error {
 	for i := range payments {
 		merchant, cents := merchants[c.rnd.IntN(len(merchants))], c.rnd.Int64N(500)+1
 		key := fmt.Sprintf("%s-%d-%d", doors[c.door].name, c.n, i)
-		status, first, _, err := c.send(ctx, merchant, cents, key)
+		first, err := c.send(ctx, merchant, cents, key)
 		if err != nil {
 			return err
 		}
-		c.h.note(doors[c.door].name, merchant, cents, status)
-		if i%4 > 0 || status != http.StatusCreated {
+		c.h.note(doors[c.door].name, merchant, cents, first.Status)
+		if i%4 > 0 || first.Status != http.StatusCreated {
 			continue
 		}
-		status, again, replayed, err := c.send(ctx, merchant, cents, key)
+		again, err := c.send(ctx, merchant, cents, key)
 		switch {
 		case err != nil:
 			return err
-		case status != http.StatusCreated || again != first || !replayed:
-			c.h.wrong("%s sent again got %d %q, the first answer was %q", key, status, again, first)
+		case again.Status != first.Status || again.Body != first.Body || !again.Replayed:
+			c.h.wrong("%s sent again was answered %+v, first %+v", key, again, first)
 		default:
 			c.h.mu.Lock()
 			c.h.doors[doors[c.door].name].replayed++
@@ -159,39 +160,8 @@ func (h *history) note(door string, merchant, cents int64, status int) {
 	h.paid[merchant] += cents
 }
 
-// send sends a payment until the answer is final: one with Retry-After says that the same request may be sent again.
-func (c *client) send(ctx context.Context, merchant, cents int64, key string) (status int, body string, replayed bool, err error) {
-	for range 20 {
-		res, body, err := c.once(ctx, merchant, cents, key)
-		if err != nil {
-			return 0, "", false, err
-		}
-		if res.Header.Get("Retry-After") == "" {
-			return res.StatusCode, body, res.Header.Get("Idempotent-Replayed") != "", nil
-		}
-		select {
-		case <-time.After(100 * time.Millisecond): // less than Retry-After asks for: this load should end soon
-		case <-ctx.Done():
-			return 0, "", false, ctx.Err()
-		}
-	}
-	return 0, "", false, errors.New("no final answer after 20 tries")
-}
-
-func (c *client) once(ctx context.Context, merchant, cents int64, key string) (*http.Response, string, error) {
+func (c *client) send(ctx context.Context, merchant, cents int64, key string) (careful.Answer, error) {
 	path := strings.ReplaceAll(doors[c.door].route, "{merchantID}", fmt.Sprint(merchant))
-	payload := fmt.Sprintf(`{"merchant": %d, "cents": %d}`, merchant, cents)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, strings.NewReader(payload))
-	if err != nil {
-		return nil, "", err
-	}
-	req.Header.Set("Idempotency-Key", key)
-	req.Header.Set("X-Api-Key", fmt.Sprintf("key-of-%d", merchant))
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, "", err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return res, string(body), err
+	who := map[string]string{"X-Api-Key": fmt.Sprintf("key-of-%d", merchant)}
+	return careful.Post(ctx, c.http, c.base+path, key, who, fmt.Sprintf(`{"merchant": %d, "cents": %d}`, merchant, cents))
 }
