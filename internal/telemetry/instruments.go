@@ -61,6 +61,16 @@ func (m Meter) Gauge(name, unit, description string) metric.Int64Gauge {
 	return g
 }
 
+// FloatGauge returns a gauge of fractions.
+func (m Meter) FloatGauge(name, unit, description string) metric.Float64Gauge {
+	g, err := m.m.Float64Gauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+	if err != nil {
+		otel.Handle(err)
+		return noop.Float64Gauge{}
+	}
+	return g
+}
+
 // ObservableGauge makes a gauge whose values are asked for at each collection: observe is given a function that records
 // one. It returns what ends that.
 func (m Meter) ObservableGauge(name, unit, description string, observe func(ctx context.Context, record func(value int64, opts ...metric.ObserveOption))) (stop func()) {

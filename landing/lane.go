@@ -1,0 +1,218 @@
+package landing
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// firstID is below every entry's id: where a search through a stream begins.
+const firstID = "0-0"
+
+// message is one entry of the stream.
+type message struct {
+	id      string
+	entry   stock.Entry
+	fault   error // the entry cannot be read
+	claimed bool  // it comes from another worker, which may have died of it
+	tries   int64
+	due     time.Time // when it is tried again
+}
+
+// lane is one worker on one stream.
+type lane struct {
+	e                  *engine
+	stream, dead, name string
+	own                bool // a reply was lost: entries may lie with this consumer that it has not seen
+	cursor             string
+	claimAt            time.Time
+	later              map[string]*message // to be tried again, by id
+}
+
+func (l *lane) run(ctx context.Context) {
+	work, cancel := graced(ctx, grace)
+	defer cancel()
+	defer l.leave(ctx)
+	idle, away := time.Millisecond, 100*time.Millisecond
+	for ctx.Err() == nil {
+		l.again(ctx, work)
+		batch, err := l.take(ctx, mostBatch)
+		if err != nil && ctx.Err() == nil {
+			l.e.tel.warn(ctx, "cannot read the stream, will try again", err)
+			sleep(ctx, jitter(away))
+			away = min(2*away, l.e.pace.awayMost)
+			continue
+		}
+		away = 100 * time.Millisecond
+		if len(batch) == 0 {
+			sleep(ctx, jitter(idle))
+			idle = min(2*idle, l.e.pace.idleMost)
+			continue
+		}
+		idle = time.Millisecond
+		if len(batch) < mostBatch && sleep(ctx, l.e.pace.gather) {
+			if more, err := l.take(ctx, mostBatch-len(batch)); err == nil {
+				batch = append(batch, more...)
+			}
+		}
+		l.handle(ctx, work, batch)
+	}
+}
+
+// take reads up to most entries: those that a lost reply has left with this consumer, those of dead ones, new ones.
+func (l *lane) take(ctx context.Context, most int) ([]*message, error) {
+	claimAfter, own, count := int64(0), "", most
+	if now := time.Now(); now.After(l.claimAt) {
+		claimAfter = l.e.pace.claimAfter.Milliseconds()
+		l.claimAt = now.Add(l.e.pace.claimAfter / 4)
+	}
+	if l.own {
+		own, count = "1", most+len(l.later)
+	}
+	l.own = true // until the reply is here
+	a, sent, err := l.e.run(ctx, l.e.scripts.take, []string{l.stream, l.dead}, group, l.name, count, own, claimAfter, l.cursor, "1")
+	if err != nil {
+		return nil, err
+	}
+	l.own = sent > 1
+	l.e.tel.looked(ctx, l.stream, a.int(1), time.Duration(a.int(2))*time.Millisecond)
+	if claimAfter > 0 {
+		l.cursor = a.text(3)
+	}
+	var batch []*message
+	for _, raw := range a[4:] {
+		m := read(raw)
+		if l.later[m.id] == nil && !slices.ContainsFunc(batch, func(o *message) bool { return o.id == m.id }) {
+			batch = append(batch, m)
+		}
+	}
+	return batch, nil
+}
+
+// read reads {id, kind, tries, field, value...}.
+func read(raw any) *message {
+	list, _ := raw.([]any)
+	a := answer(list)
+	m := &message{id: a.text(0), claimed: a.text(1) == "claimed", tries: a.int(2)}
+	m.entry, m.fault = parseFields(a)
+	return m
+}
+
+func parseFields(a answer) (stock.Entry, error) {
+	fields := make(map[string]any, len(a)/2)
+	for i := 3; i+1 < len(a); i += 2 {
+		fields[a.text(i)] = a[i+1]
+	}
+	return stock.ParseEntry(fields)
+}
+
+// handle lands a batch. What came from another worker is landed by itself, since that one may have died of it.
+func (l *lane) handle(ctx, work context.Context, batch []*message) {
+	var together []*message
+	for _, m := range batch {
+		switch {
+		case m.fault != nil:
+			l.bury(work, m, m.fault)
+		case m.claimed:
+			l.suspect(ctx, work, m)
+		default:
+			together = append(together, m)
+		}
+	}
+	if len(together) > 0 {
+		l.land(ctx, work, together)
+	}
+}
+
+// suspect lands an entry of another worker. The try is counted before it is made: should this worker die of it too, the
+// next one knows.
+func (l *lane) suspect(ctx, work context.Context, m *message) {
+	if ctx.Err() != nil {
+		return
+	}
+	tries, err := l.tried(work, 1, m)
+	switch {
+	case err != nil:
+		l.postpone(m)
+	case tries[0] == 0: // somebody has finished it
+	case tries[0] > mostTries+1:
+		l.bury(work, m, fail(ErrInvalid, "the workers that had it in hand have died"))
+	default:
+		m.tries = tries[0]
+		l.land(ctx, work, []*message{m})
+	}
+}
+
+// again tries those again that are due.
+func (l *lane) again(ctx, work context.Context) {
+	if len(l.later) == 0 {
+		return
+	}
+	var due []*message
+	now := time.Now()
+	for id, m := range l.later {
+		if !m.due.After(now) {
+			due = append(due, m)
+			delete(l.later, id)
+		}
+	}
+	slices.SortFunc(due, func(a, b *message) int { return strings.Compare(a.id, b.id) })
+	for i, m := range due {
+		if ctx.Err() != nil {
+			return
+		}
+		if m.fault != nil {
+			l.bury(work, m, m.fault)
+			continue
+		}
+		l.land(ctx, work, due[i:i+1])
+	}
+}
+
+// postpone has an entry tried again after a while; how often it has been does not change.
+func (l *lane) postpone(m *message) {
+	wait := l.e.pace.retryFirst
+	for range min(m.tries-1, 6) {
+		wait = min(4*wait, l.e.pace.claimAfter/2)
+	}
+	m.due = time.Now().Add(jitter(wait))
+	l.later[m.id] = m
+}
+
+// tried counts a try of each entry, or takes one back, and keeps the entries with this worker.
+func (l *lane) tried(ctx context.Context, add int, ms ...*message) ([]int64, error) {
+	args := []any{group, l.name, add}
+	for _, m := range ms {
+		args = append(args, m.id)
+	}
+	a, _, err := l.e.run(ctx, l.e.scripts.tried, []string{l.stream}, args...)
+	if err != nil {
+		return nil, err
+	}
+	tries := make([]int64, len(ms))
+	for i := range ms {
+		tries[i] = a.int(i + 1)
+	}
+	return tries, nil
+}
+
+// leave hands what is not finished to the next worker.
+func (l *lane) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, _, err := l.e.run(ctx, l.e.scripts.leave, []string{l.stream}, group, l.name, l.e.pace.claimAfter.Milliseconds()); err != nil {
+		l.e.tel.warn(ctx, "cannot hand the rest to other workers, which will take it after a while", err)
+	}
+}
+
+// jitter returns a duration between a half and the whole of d.
+func jitter(d time.Duration) time.Duration {
+	if d < 2 {
+		return d
+	}
+	return d/2 + rand.N(d/2)
+}

@@ -1,0 +1,4 @@
+package landing
+
+// Reconciler compares Redis with SQL.
+type Reconciler struct{ e *engine }

@@ -1,0 +1,95 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"reflect"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+
+	"github.com/holdfast-go/holdfast/gormplugin"
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// row makes the row of an accepted order.
+func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &Error{sentinel: ErrInvalid, reason: "the function that makes a row of an order panicked", cause: &panicked{p}}
+		}
+	}()
+	if e.orders.units == nil && entry.Units != 1 {
+		return orderRow{}, fail(ErrInvalid, "an order of several units, and the model has no column for them: add one, or name yours with WithColumns")
+	}
+	r := orderRow{e.orders, e.newOrder(*entry)}
+	for _, id := range []struct {
+		f    *schema.Field
+		want string
+	}{{e.orders.request, entry.RequestID}, {e.orders.number, entry.Order}} {
+		if r.text(id.f) != id.want {
+			if err := r.set(id.f, id.want); err != nil {
+				return orderRow{}, err
+			}
+		}
+	}
+	switch r.state() {
+	case stateUnpaid, statePaid:
+	default:
+		if _, zero := e.orders.status.ValueOf(e.db.Statement.Context, r.v.Elem()); !zero {
+			return orderRow{}, fail(ErrInvalid, "the function made a row that is neither unpaid nor paid")
+		}
+		if err := r.set(e.orders.status, e.orders.unpaid); err != nil {
+			return orderRow{}, err
+		}
+	}
+	return r, nil
+}
+
+// find reads the order with this value in a column, from the database that is written to.
+func (e *engine) find(tx *gorm.DB, by *schema.Field, value string) (orderRow, bool, error) {
+	r := e.orders.newRow()
+	res := tx.Session(&gorm.Session{}).Unscoped().Set("gorm:db_resolver:write", struct{}{}).Where(is(by, value)).Limit(1).Find(r.any())
+	return r, res.Error == nil && res.RowsAffected > 0, res.Error
+}
+
+// move moves an order from unpaid to another state, and reports whether it was this call that did. Whoever moved the row
+// decides what happens to its units.
+func (e *engine) move(tx *gorm.DB, by *schema.Field, value string, to any, why stock.Reason) (bool, error) {
+	set := map[string]any{e.orders.status.DBName: to}
+	if why != "" && e.orders.reason != nil {
+		set[e.orders.reason.DBName] = string(why)
+	}
+	err := tx.Session(&gorm.Session{}).Model(e.orders.newRow().any()).Where(is(by, value)).
+		Clauses(gormplugin.From(e.orders.status.DBName, e.orders.unpaid)).Updates(set).Error
+	if errors.Is(err, gormplugin.ErrNotFound) || errors.Is(err, gormplugin.ErrVersionConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// giveBack puts units back on the item's row.
+func (e *engine) giveBack(tx *gorm.DB, item string, units int64) error {
+	model, err := e.items.row(item)
+	if err != nil {
+		return err
+	}
+	return tx.Session(&gorm.Session{}).Model(model).Update(e.items.stock.DBName, gormplugin.Add(units)).Error
+}
+
+// row returns a pointer to an Item that has the primary key and nothing else.
+func (m *itemModel) row(item string) (any, error) {
+	row := reflect.New(m.typ)
+	if err := m.key.Set(context.Background(), row, item); err != nil {
+		return nil, &Error{sentinel: ErrInvalid, reason: "the item's id is none of its model", cause: err}
+	}
+	if _, zero := m.key.ValueOf(context.Background(), row.Elem()); zero {
+		return nil, fail(ErrInvalid, "the item's id is none of its model")
+	}
+	return row.Interface(), nil
+}
+
+func is(f *schema.Field, value any) clause.Expression {
+	return clause.Eq{Column: clause.Column{Table: clause.CurrentTable, Name: f.DBName}, Value: value}
+}
