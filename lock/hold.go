@@ -44,7 +44,7 @@ type hold struct {
 	lost     *LostError // why, in state lost
 	safe     time.Time  // the safe deadline
 	renewAt  time.Time
-	entry    *renew.Entry
+	entry    renew.Entry
 	inFlight int // renewals without an answer so far
 	failures int // in a row
 	renewals int // confirmed
@@ -74,12 +74,12 @@ func (l *Locker) newHold(a *acquisition, g Grant, since time.Time) *hold {
 	}
 	h.lines = append(h.oneLine[:0], a.lines...)
 	h.owner = Lease{h: h}
-	h.began(a.parent)
+	h.began(a.parent, a.span)
 	if a.s.maxHold > 0 {
 		h.maxAt = now.Add(a.s.maxHold)
 	}
 	h.mu.Lock() // whoever finds it in a line waits until it is whole
-	h.entry = l.renewals.Add(h.next(), h.tick)
+	l.renewals.Start(&h.entry, h.next(), h)
 	for _, ln := range h.lines {
 		l.queue.occupy(ln, h, now)
 	}
@@ -102,8 +102,8 @@ func (h *hold) next() time.Time {
 	return next
 }
 
-// tick does what is due, on the scheduler's goroutine.
-func (h *hold) tick(now time.Time) time.Time {
+// Due does what is due, on the scheduler's goroutine.
+func (h *hold) Due(now time.Time) time.Time {
 	h.mu.Lock()
 	if h.expire(now) {
 		return time.Time{}
@@ -169,11 +169,11 @@ func (h *hold) renew(repeat bool) {
 			h.safe = safe
 			h.renewAt = since.Add(h.held.TTL / 3)
 		}
-		h.l.renewals.Reset(h.entry, h.next())
+		h.l.renewals.Reset(&h.entry, h.next())
 	default: // still held: one that is not confirmed is not lost
 		h.failures++
 		h.renewAt = time.Now().Add(min(h.l.pauseAfter(h.failures), h.held.TTL/6))
-		h.l.renewals.Reset(h.entry, h.next())
+		h.l.renewals.Reset(&h.entry, h.next())
 	}
 	h.mu.Unlock()
 }
@@ -196,10 +196,11 @@ func (h *hold) lose(why LostReason) {
 	contexts := h.contexts
 	h.mu.Unlock()
 
+	h.markLost()
 	for _, c := range contexts {
 		c.cancel(h.lost)
 	}
-	h.l.renewals.Remove(h.entry)
+	h.l.renewals.Remove(&h.entry)
 	h.free(turn{kind: front})
 	h.l.background.start(h.tellLost) // a logger may block, and this may be the scheduler's goroutine
 	h.l.gate.leave()

@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-go/holdfast/internal/telemetry"
 )
 
-// began starts the span of a hold and counts it.
-func (h *hold) began(ctx context.Context) {
+// began starts the span of a hold and counts it. Where that of its acquire leads nowhere, its own would not either.
+func (h *hold) began(ctx context.Context, acquire trace.Span) {
 	h.span = noop.Span{}
-	if !h.l.noHoldSpan {
+	if !h.l.noHoldSpan && acquire.SpanContext().IsValid() {
 		ctx, h.span = h.l.tel.tracer.Start(ctx, telemetry.SpanLockHold)
 	}
 	h.ctx = context.WithoutCancel(ctx)
@@ -76,12 +76,17 @@ func (h *hold) tellReleased(err error) {
 	}
 }
 
-// tellLost tells of a hold that ended under its holder. Its span goes on until the release.
-func (h *hold) tellLost() {
-	h.counted(endLost)
+// markLost notes in the span that the hold has ended under its holder. The span goes on until the release, which may
+// follow at once when the holder learns of it.
+func (h *hold) markLost() {
 	if h.span.IsRecording() {
 		h.span.AddEvent(telemetry.EventLost, trace.WithAttributes(telemetry.LostReason.String(string(h.lost.Reason))))
 	}
+}
+
+// tellLost tells of a hold that ended under its holder.
+func (h *hold) tellLost() {
+	h.counted(endLost)
 	h.l.tel.write(h.ctx, slog.LevelError, "lock: lost while working", h.rule, h.keys, 0,
 		slog.String("outcome", endLost), slog.String("reason", string(h.lost.Reason)), slog.String("error_type", string(fault.Lost)))
 }
