@@ -8,7 +8,7 @@ FUZZTIME      ?= 30s
 # Packages that start several servers each; more than two at once on two cores only slows all of them down.
 PARALLEL      ?= 2
 
-.PHONY: test test-fast test-newest servers fmt lint tidy fuzz bench examples ci
+.PHONY: test test-fast test-newest servers fmt lint tidy fuzz golden bench examples ci
 
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
@@ -43,6 +43,10 @@ fuzz:
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	  done; done
+
+## golden: rewrite what the scenarios show in traces and metrics; review the change
+golden:
+	HOLDFAST_REAL=require $(GO) test ./internal/telemetry -run TestGolden -update
 
 ## bench: one iteration of every benchmark, to see that it runs; see docs/performance.md for figures
 bench:
