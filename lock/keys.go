@@ -19,20 +19,20 @@ func (c *config) lockKeys(keys []string) (sorted, full []string, err error) {
 		return nil, nil, invalid("no key")
 	case len(keys) > 1:
 		keys = slices.Compact(slices.Sorted(slices.Values(keys)))
-	default:
-		keys = []string{keys[0]}
 	}
 	if len(keys) > maxKeys {
 		return nil, nil, invalid("%d keys: a lease has 256 at most", len(keys))
 	}
-	full = make([]string, len(keys))
+	both := make([]string, 2*len(keys))
+	sorted, full = both[:len(keys):len(keys)], both[len(keys):]
+	copy(sorted, keys)
 	for i, key := range keys {
 		if err := checkKey(key); err != nil {
 			return nil, nil, invalid("a key %v", err)
 		}
 		full[i] = c.fullKey(key)
 	}
-	return keys, full, nil
+	return sorted, full, nil
 }
 
 func (c *config) fullKey(key string) string {

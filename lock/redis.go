@@ -14,13 +14,13 @@ import (
 
 // fenceMillis is how long a fence counter lives after its last write: 24 h. A counter that is gone does no harm: the
 // next number is at least the server's clock in microseconds.
-const fenceMillis = "86400000"
+const fenceMillis = 24 * 60 * 60 * 1000
 
 // redisBackend keeps leases in Redis: a string with the token under the lock's name, a counter beside it, a channel for
 // whoever waits.
 type redisBackend struct {
 	rdb    *redisx.Client
-	sender string // message of our releases, so that our own watch can tell them from others'
+	sender any // a string, message of our releases, so that our own watch can tell them from others'
 	logger *slog.Logger
 	mode   atomic.Int32 // whether the server is part of a cluster: one of the values below
 	watch  atomic.Pointer[redisWatch]
@@ -84,7 +84,7 @@ func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 
 // acquire takes keys of one slot, with a number of at least floor.
 func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Grant, error) {
-	val, err := b.send(ctx, r.Repeat, scripts.acquire, withFences(r.Keys), r.Token, millis(r.TTL), fenceMillis, strconv.FormatInt(floor, 10))
+	val, err := b.send(ctx, r.Repeat, scripts.acquire, withFences(r.Keys), r.Token, r.TTL.Milliseconds(), fenceMillis, floor)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -103,7 +103,7 @@ func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Gra
 // Renew implements Backend.
 func (b *redisBackend) Renew(ctx context.Context, h Held) (State, error) {
 	return b.eachGroup(ctx, h.Keys, func(ctx context.Context, keys []string) (State, error) {
-		val, err := b.send(ctx, h.Repeat, scripts.renew, keys, h.Token, millis(h.TTL))
+		val, err := b.send(ctx, h.Repeat, scripts.renew, keys, h.Token, h.TTL.Milliseconds())
 		if err != nil {
 			return 0, err
 		}
@@ -159,7 +159,7 @@ func (b *redisBackend) release(ctx context.Context, h Held, keys []string) (s St
 
 // Handover implements HandoverBackend.
 func (b *redisBackend) Handover(ctx context.Context, h Held, to Request) (Grant, State, error) {
-	val, err := b.send(ctx, false, scripts.handover, withFences(h.Keys), h.Token, to.Token, millis(to.TTL), fenceMillis)
+	val, err := b.send(ctx, false, scripts.handover, withFences(h.Keys), h.Token, to.Token, to.TTL.Milliseconds(), fenceMillis)
 	if err != nil {
 		return Grant{}, 0, err
 	}
@@ -172,11 +172,13 @@ func (b *redisBackend) Handover(ctx context.Context, h Held, to Request) (Grant,
 }
 
 func (b *redisBackend) send(ctx context.Context, alone bool, s *redisx.Script, keys []string, args ...any) (any, error) {
-	send := b.rdb.Once
-	if alone {
-		send = b.rdb.Alone
+	var val any
+	var err error
+	if alone { // two calls and no variable for the function: args then stay on the stack
+		val, err = b.rdb.Alone(ctx, s, keys, args...)
+	} else {
+		val, err = b.rdb.Once(ctx, s, keys, args...)
 	}
-	val, err := send(ctx, s, keys, args...)
 	return val, translate(err)
 }
 
@@ -232,5 +234,3 @@ func state(code any) (State, error) {
 func unreadable(script string) error {
 	return &Error{sentinel: ErrUnknownOutcome, detail: "unreadable answer", cause: errors.New("answer of " + script)}
 }
-
-func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

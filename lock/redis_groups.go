@@ -45,7 +45,7 @@ func (b *redisBackend) cluster() bool {
 }
 
 // publish returns the command that tells of a release: on a cluster one that stays within the shard.
-func (b *redisBackend) publish() string {
+func (b *redisBackend) publish() any {
 	if b.cluster() {
 		return "SPUBLISH"
 	}
@@ -54,7 +54,7 @@ func (b *redisBackend) publish() string {
 
 // message is what a release publishes: who it was, so that our own watch does not wake us. The release of an orphan
 // wakes us too.
-func (b *redisBackend) message(orphan bool) string {
+func (b *redisBackend) message(orphan bool) any {
 	if orphan {
 		return ""
 	}

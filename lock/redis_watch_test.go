@@ -21,10 +21,10 @@ func TestWhoElseWaits(t *testing.T) {
 	}
 	others := func(b *redisBackend) int {
 		t.Helper()
-		if _, err := b.Acquire(t.Context(), Request{Keys: keys("k"), Token: b.sender, TTL: DefaultTTL}); err != nil {
+		if _, err := b.Acquire(t.Context(), Request{Keys: keys("k"), Token: b.sender.(string), TTL: DefaultTTL}); err != nil {
 			t.Fatal(err)
 		}
-		rel, err := b.Release(t.Context(), Held{Keys: keys("k"), Token: b.sender, TTL: DefaultTTL})
+		rel, err := b.Release(t.Context(), Held{Keys: keys("k"), Token: b.sender.(string), TTL: DefaultTTL})
 		check(t, err)
 		return rel.Others
 	}

@@ -78,7 +78,7 @@ func (h *hold) release(ctx context.Context) error {
 	defer h.l.gate.leave()
 	h.checkCommitted(contexts)
 
-	h.l.renewals.Remove(h.entry) // before the command: a renewal on its way then finds nothing of ours
+	h.l.renewals.Remove(&h.entry) // before the command: a renewal on its way then finds nothing of ours
 	for _, c := range contexts {
 		c.cancel(h.errReleased())
 	}

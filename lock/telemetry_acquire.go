@@ -49,9 +49,8 @@ func (i *instruments) decided(ctx context.Context, span trace.Span, a *acquisiti
 	if a.waits {
 		move(ctx, i.waiting, -1, a.tel.rule)
 	}
-	var busy *BusyError
-	if a.attempts == 0 && errors.As(err, &busy) && a.tel.refusals[busy.Reason] != nil {
-		add(ctx, i.refusals, a.tel.refusals[busy.Reason])
+	if a.attempts == 0 && err != nil {
+		i.refused(ctx, a, err)
 	}
 
 	level, suppressed := slog.LevelDebug, 0
@@ -67,6 +66,14 @@ func (i *instruments) decided(ctx context.Context, span trace.Span, a *acquisiti
 	}
 	if i.log.Enabled(ctx, level) {
 		i.write(ctx, level, "lock: "+outcome, a.rule, a.keys, suppressed, slog.String("outcome", outcome), slog.Int("attempt", a.attempts), errorType(err))
+	}
+}
+
+// refused counts an acquire that the backend was not asked for.
+func (i *instruments) refused(ctx context.Context, a *acquisition, err error) {
+	var busy *BusyError
+	if errors.As(err, &busy) && a.tel.refusals[busy.Reason] != nil {
+		add(ctx, i.refusals, a.tel.refusals[busy.Reason])
 	}
 }
 

@@ -568,7 +568,7 @@ func TestAllocationsOfAPair(t *testing.T) {
 		}
 	}
 	pair()
-	if n := testing.AllocsPerRun(1000, pair); n > 20 {
-		t.Errorf("%v allocations for a pair, the ceiling is 20", n)
+	if n := testing.AllocsPerRun(1000, pair); n > 12 {
+		t.Errorf("%v allocations for a pair, the ceiling is 12", n)
 	}
 }

@@ -24,8 +24,8 @@ func newTokens() *tokens { return &tokens{instance: instance(addresses(), proces
 
 // next returns a token that nobody ever had.
 func (t *tokens) next() string {
-	buf := make([]byte, 0, len(t.instance)+1+20+1+32)
-	buf = append(buf, t.instance...)
+	var onStack [128]byte
+	buf := append(onStack[:0], t.instance...)
 	buf = append(buf, ':')
 	buf = strconv.AppendUint(buf, t.counter.Add(1), 10)
 	buf = append(buf, ':')

@@ -27,6 +27,7 @@ type batcher struct {
 	inFlight int // slots taken
 	batches  int // and how many of them by sends of several calls
 	queue    callQueue
+	calls    sync.Pool   // of *call that are over, for the next ones
 	watchdog *time.Timer // calls reclaim; made when it is first needed
 	watching bool        // the watchdog is set
 }
@@ -76,20 +77,32 @@ func (b *batcher) do(ctx context.Context, node sender, cmd command) (any, error)
 		b.sendAlone(ctx, node, cmd, f)
 		return cmd.Val(), cmd.Err()
 	}
-	c := &call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: make(chan turn, 1), since: time.Now()}
+	c := b.newCall(node, cmd)
 	b.queue.push(c)
 	b.watch()
 	b.mu.Unlock()
 
 	select {
 	case t := <-c.turn:
-		return b.serve(ctx, c, t)
+		b.serve(ctx, c, t)
 	case <-ctx.Done():
 		if b.leave(c) {
+			b.calls.Put(c)
 			return nil, &Error{Unavailable, context.Cause(ctx)}
 		}
-		return b.serve(ctx, c, <-c.turn) // taken: on the wire, or about to be
+		b.serve(ctx, c, <-c.turn) // taken: on the wire, or about to be
 	}
+	b.calls.Put(c) // not after a panic: others may still be at the batch
+	return cmd.Val(), cmd.Err()
+}
+
+func (b *batcher) newCall(node sender, cmd command) *call {
+	c, ok := b.calls.Get().(*call)
+	if !ok {
+		c = &call{turn: make(chan turn, 1)}
+	}
+	*c = call{node: node, cmd: cmd, bytes: size(cmd.Args()), turn: c.turn, since: time.Now()}
+	return c
 }
 
 func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f flight) {
@@ -97,14 +110,13 @@ func (b *batcher) sendAlone(ctx context.Context, node sender, cmd command, f fli
 	_ = node.Process(ctx, cmd) // the error is in cmd
 }
 
-func (b *batcher) serve(ctx context.Context, c *call, t turn) (any, error) {
+func (b *batcher) serve(ctx context.Context, c *call, t turn) {
 	switch t {
 	case lead:
 		b.sendBatch(ctx, c)
 	case alone:
 		_ = c.node.Process(ctx, c.cmd) // the error is in cmd
 	}
-	return c.cmd.Val(), c.cmd.Err()
 }
 
 // errPanicked is the error of a batch in which a hook of the client panicked: the leader has the panic.

@@ -13,13 +13,14 @@ import (
 
 // Script is a Lua script under its name. It is immutable.
 type Script struct {
-	name, src, sha string
+	name, src string
+	sha       any // a string, as an argument of every call
 }
 
 // NewScript returns the script; name is the file's, for messages.
 func NewScript(name, src string) *Script {
 	sum := sha1.Sum([]byte(src)) //nolint:gosec // see the import
-	return &Script{name, src, hex.EncodeToString(sum[:])}
+	return &Script{name: name, src: src, sha: hex.EncodeToString(sum[:])}
 }
 
 // Name returns the script's name.
@@ -68,7 +69,7 @@ type command struct {
 
 func (command) NoRetry() bool { return true }
 
-func (s *Script) command(ctx context.Context, verb, script string, keys []string, args []any) command {
+func newCommand(ctx context.Context, verb, script any, keys []string, args []any) command {
 	all := make([]any, 0, 3+len(keys)+len(args))
 	all = append(all, verb, script, len(keys))
 	for _, k := range keys {
@@ -81,9 +82,9 @@ func (s *Script) command(ctx context.Context, verb, script string, keys []string
 }
 
 func (s *Script) evalsha(ctx context.Context, keys []string, args []any) command {
-	return s.command(ctx, "evalsha", s.sha, keys, args)
+	return newCommand(ctx, "evalsha", s.sha, keys, args)
 }
 
 func (s *Script) eval(ctx context.Context, keys []string, args []any) command {
-	return s.command(ctx, "eval", s.src, keys, args)
+	return newCommand(ctx, "eval", s.src, keys, args)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Scheduler calls functions at their time. The zero value is ready; it has a goroutine from the first Add to Close.
-// Safe for concurrent use, also from within the functions it calls.
+// A Scheduler calls tasks at their time. The zero value is ready; it has a goroutine from the first one to Close. Safe for
+// concurrent use, also from within the tasks it calls.
 type Scheduler struct {
 	mu      sync.Mutex
 	entries byTime
@@ -18,9 +18,22 @@ type Scheduler struct {
 	closed  bool
 }
 
-// An Entry is a function with the time of its next call.
+// A Task is what is called at its time, on the scheduler's goroutine. Due returns when it wants to be called next; the
+// zero time means never again. It may be called before its time, after a Reset, so it looks at now; and it must not
+// block.
+type Task interface {
+	Due(now time.Time) (next time.Time)
+}
+
+// Func is a Task that is a function.
+type Func func(now time.Time) (next time.Time)
+
+// Due implements Task.
+func (f Func) Due(now time.Time) (next time.Time) { return f(now) }
+
+// An Entry is a task with the time of its next call. It is part of one Scheduler at most, and for one Start.
 type Entry struct {
-	fn      func(now time.Time) (next time.Time)
+	task    Task
 	at      time.Time
 	index   int // in the heap, or one of the two below
 	removed bool
@@ -28,19 +41,25 @@ type Entry struct {
 
 const (
 	idle    = -1 // in no heap: never again, unless Reset
-	running = -2 // its function is being called
+	running = -2 // its task is being called
 )
 
-// Add has fn called at the given time, on the scheduler's goroutine. fn returns when it wants to be called next; the
-// zero time means never again. It may be called before its time, after a Reset, so it looks at now; and it must not
-// block. A function that uses its own entry shares it with the caller of Add, and needs a mutex for that. After Close
-// nothing is called any more, and Add only returns an entry.
-func (s *Scheduler) Add(at time.Time, fn func(now time.Time) (next time.Time)) *Entry {
-	e := &Entry{fn: fn, index: idle}
+// Add has fn called at the given time. After Close nothing is called any more, and Add only returns an entry.
+//
+// A function that uses its own entry shares it with the caller of Add, and needs a mutex for that.
+func (s *Scheduler) Add(at time.Time, fn Func) *Entry {
+	e := &Entry{}
+	s.Start(e, at, fn)
+	return e
+}
+
+// Start is Add for a task that has its entry within itself: it costs no allocation. The entry must be new.
+func (s *Scheduler) Start(e *Entry, at time.Time, t Task) {
+	e.task, e.index = t, idle
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return e
+		return
 	}
 	if s.timer == nil {
 		s.timer = time.NewTimer(time.Until(at))
@@ -49,11 +68,10 @@ func (s *Scheduler) Add(at time.Time, fn func(now time.Time) (next time.Time)) *
 		go s.run(s.timer, s.quit, s.done)
 	}
 	s.push(e, at)
-	return e
 }
 
-// Reset changes the time of the next call. When e's function is running at that moment, the earlier of at and of what
-// the function returns counts. Reset of a removed entry does nothing.
+// Reset changes the time of the next call. When e's task is running at that moment, the earlier of at and of what it
+// returns counts. Reset of a removed entry does nothing.
 func (s *Scheduler) Reset(e *Entry, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +88,7 @@ func (s *Scheduler) Reset(e *Entry, at time.Time) {
 	}
 }
 
-// Remove has e's function not called again. It does not wait for a call that is running. It may be called twice.
+// Remove has e's task not called again. It does not wait for a call that is running. It may be called twice.
 func (s *Scheduler) Remove(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +105,8 @@ func (s *Scheduler) Len() int {
 	return len(s.entries)
 }
 
-// Close drops all entries and waits for the goroutine to end. It must not be called from within a function of an
-// entry. It may be called twice.
+// Close drops all entries and waits for the goroutine to end. It must not be called from within a task. It may be
+// called twice.
 func (s *Scheduler) Close() {
 	s.mu.Lock()
 	first := !s.closed
@@ -121,12 +139,12 @@ func (s *Scheduler) run(timer *time.Timer, quit, done chan struct{}) {
 	}
 }
 
-// due calls the functions whose time has come and sets the timer for the rest.
+// due calls the tasks whose time has come and sets the timer for the rest.
 func (s *Scheduler) due() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = time.Time{}
-	// One instant for the whole round: a function that wants to be called at once waits for the next round, so that it
+	// One instant for the whole round: a task that wants to be called at once waits for the next round, so that it
 	// cannot keep the others from theirs.
 	now := time.Now()
 	for len(s.entries) > 0 && !s.entries[0].at.After(now) {
@@ -137,12 +155,12 @@ func (s *Scheduler) due() {
 	}
 }
 
-// call runs e's function without the mutex, so that it may use the scheduler.
+// call runs e's task without the mutex, so that it may use the scheduler.
 func (s *Scheduler) call(e *Entry, now time.Time) {
 	heap.Pop(&s.entries)
 	e.index, e.at = running, time.Time{}
 	s.mu.Unlock()
-	next := e.fn(now)
+	next := e.task.Due(now)
 	s.mu.Lock()
 	e.index = idle
 	if next = earlier(e.at, next); next.IsZero() || e.removed || s.closed {
