@@ -38,7 +38,7 @@ func child() bool {
 		if !ok {
 			return errors.New("unknown")
 		}
-		return serve(prepare(&Env{TB: s}, os.Getenv(addrEnv)))
+		return obey(prepare(&Env{TB: s}, os.Getenv(addrEnv)))
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -47,7 +47,7 @@ func child() bool {
 	return true
 }
 
-func serve(measure func(d time.Duration) (any, error)) error {
+func obey(measure func(d time.Duration) (any, error)) error {
 	enc, in := json.NewEncoder(os.Stdout), bufio.NewScanner(os.Stdin)
 	for in.Scan() {
 		d, err := time.ParseDuration(in.Text())

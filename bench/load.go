@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,21 +35,24 @@ func rate(n int, d time.Duration, do func(worker int) error) (float64, error) {
 }
 
 // perCall is for what costs too little to be timed in one piece on a machine that does other things too: it calls the
-// functions in turn, in slices of about a millisecond, for d each, and gives each the median of its slices in ns.
+// functions in turn, in slices of about a millisecond, for d each, and gives each the median of its slices in ns. It
+// counts the time that the calling thread computes, its part of the garbage collection included.
 func perCall(names []string, calls ...func()) Round {
 	sizes := make([]int, len(calls))
 	for i, call := range calls {
 		sizes[i] = sliceSize(call)
 	}
 	return func(d time.Duration) (Figures, error) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		times := make([][]float64, len(calls))
 		for range max(3, int(d/time.Millisecond)) {
 			for i, call := range calls {
-				start := time.Now()
+				start := threadTime()
 				for range sizes[i] {
 					call()
 				}
-				times[i] = append(times[i], float64(time.Since(start).Nanoseconds())/float64(sizes[i]))
+				times[i] = append(times[i], float64(threadTime()-start)/float64(sizes[i]))
 			}
 		}
 		f := Figures{}
@@ -61,12 +65,14 @@ func perCall(names []string, calls ...func()) Round {
 
 // sliceSize returns how many calls take about a millisecond.
 func sliceSize(call func()) int {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for n := 1; ; n *= 2 {
-		start := time.Now()
+		start := threadTime()
 		for range n {
 			call()
 		}
-		if time.Since(start) >= time.Millisecond {
+		if threadTime()-start >= time.Millisecond {
 			return n
 		}
 	}
