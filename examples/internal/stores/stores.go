@@ -10,7 +10,6 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/glebarez/sqlite"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/driver/postgres"
@@ -77,20 +76,13 @@ func Open(ctx context.Context, c Config, app string, plugins []gorm.Plugin, tabl
 	return s, migrate(s.DB, tables)
 }
 
-func (s *Stores) openRedis(ctx context.Context, addr string) error {
-	if addr == "" {
-		embedded, err := miniredis.Run()
-		if err != nil {
-			return fmt.Errorf("start the embedded Redis: %w", err)
-		}
-		s.close = append(s.close, func() error { embedded.Close(); return nil })
-		addr = embedded.Addr()
+func (s *Stores) openRedis(ctx context.Context, addr string) (err error) {
+	rdb, stop, err := OpenRedis(ctx, addr)
+	if err != nil {
+		return err
 	}
-	s.Redis = redis.NewClient(&redis.Options{Addr: addr})
-	s.close = append(s.close, s.Redis.Close)
-	if err := s.Redis.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("Redis at %s does not answer: %w", addr, err)
-	}
+	s.Redis = rdb
+	s.close = append(s.close, stop)
 	return nil
 }
 
