@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
@@ -18,6 +20,7 @@ func TestMain(m *testing.M) {
 
 // Every case of every suite runs, and has a figure for each of its claims: the figures of so short a round mean nothing.
 func TestEveryCaseGivesItsFigures(t *testing.T) {
+	quickDeadlocks(t)
 	names := map[string]bool{}
 	for _, s := range suites() {
 		for _, c := range s.Cases {
@@ -40,6 +43,18 @@ func TestEveryCaseGivesItsFigures(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// quickDeadlocks has PostgreSQL look for a deadlock sooner than after a second, so that a round is as short as it was
+// asked to be. The server is that of all cases.
+func quickDeadlocks(t *testing.T) {
+	t.Helper()
+	db := openPostgres(&Env{TB: t}, &gorm.Config{})
+	for _, statement := range []string{"ALTER SYSTEM SET deadlock_timeout = '10ms'", "SELECT pg_reload_conf()"} {
+		if err := db.Exec(statement).Error; err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -24,7 +24,9 @@ import (
 )
 
 // suites are all there are. A further one is a file that defines it, and its name here.
-func suites() []Suite { return []Suite{lockSuite(), gormSuite(), dedupSuite(), stockSuite(), middlewareSuite()} }
+func suites() []Suite {
+	return []Suite{lockSuite(), gormSuite(), dedupSuite(), stockSuite(), middlewareSuite()}
+}
 
 var errMissed = errors.New("a target was missed")
 
