@@ -414,3 +414,8 @@ func (b *buffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// deadArgs puts an entry straight among the dead letters.
+func deadArgs(s *shop, fields map[string]any) *redis.XAddArgs {
+	return &redis.XAddArgs{Stream: deadKey(s.counter.Streams()[0]), Values: fields}
+}

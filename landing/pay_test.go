@@ -1,0 +1,117 @@
+package landing
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// 3.7: of a payment and a close one wins, and the loser hears which: the units go back once or not at all.
+func TestPayAndCloseAtOnce(t *testing.T) {
+	onEach(t, func(t *testing.T, dialect string) {
+		s := newShop(t, dialect, withHold())
+		const orders = 30
+		s.sell(3, orders, stock.Limit{Units: 1})
+		var numbers []string
+		for user := int64(1); user <= orders; user++ {
+			numbers = append(numbers, s.order(stock.Order{Item: 3, User: user, Units: 1}))
+		}
+		s.work()
+		paid := int64(0)
+		for _, no := range numbers {
+			var both sync.WaitGroup
+			var payErr, closeErr error
+			both.Go(func() { payErr = s.lander.Pay(t.Context(), no) })
+			both.Go(func() { closeErr = s.lander.Close(t.Context(), no, stock.Operator) })
+			both.Wait()
+			switch {
+			case payErr == nil && errors.Is(closeErr, ErrAlreadyPaid):
+				paid++
+				s.wantRow(no, 1, "")
+			case closeErr == nil && errors.Is(payErr, ErrClosed):
+				s.wantRow(no, 2, "operator")
+			default:
+				t.Errorf("pay: %v, close: %v", payErr, closeErr)
+			}
+		}
+		s.wantOf(3, orders-paid, orders-paid, 0)
+	})
+}
+
+// A late payment hears what it is late for, with the type of the answer; called again, nothing changes. What is written with the
+// payment is written once, and not without it.
+func TestLatePayment(t *testing.T) {
+	onEach(t, func(t *testing.T, dialect string) {
+		for name, counter := range map[string][]stock.Option{"hold": withHold(), "no hold": withStream()} {
+			t.Run(name, func(t *testing.T) {
+				s := newShop(t, dialect, counter)
+				paid, closed, waiting := s.buy(1), s.buy(2), s.buy(3)
+				wantType := func(err error, sentinel error, typ string) {
+					t.Helper()
+					var e *Error
+					if !errors.Is(err, sentinel) || !errors.As(err, &e) || e.ErrorType() != typ {
+						t.Errorf("got %v, want %v of type %s", err, sentinel, typ)
+					}
+				}
+				wantType(s.lander.Pay(t.Context(), waiting), ErrNotLanded, "not_found")
+				wantType(s.lander.Close(t.Context(), waiting, stock.Operator), ErrNotLanded, "not_found")
+				s.work()
+				record := func(tx *gorm.DB) error { return tx.Create(&orderEvent{OrderNo: paid}).Error }
+				refuse := func(tx *gorm.DB) error { return errors.New("no") }
+				if err := s.lander.Pay(t.Context(), paid, record, refuse); err == nil || err.Error() != "no" {
+					t.Errorf("got %v", err)
+				}
+				s.wantRow(paid, 0, "")
+				if err := s.lander.Pay(t.Context(), paid, record); err != nil {
+					t.Error(err)
+				}
+				wantType(s.lander.Pay(t.Context(), paid, record), ErrAlreadyPaid, "already_confirmed")
+				wantType(s.lander.Close(t.Context(), paid, stock.Operator), ErrAlreadyPaid, "already_confirmed")
+				if err := s.lander.Close(t.Context(), closed, stock.Operator); err != nil {
+					t.Error(err)
+				}
+				wantType(s.lander.Pay(t.Context(), closed, record), ErrClosed, "already_released")
+				wantType(s.lander.Close(t.Context(), closed, stock.Operator), ErrClosed, "already_released")
+				var events int64
+				if err := s.db.Model(&orderEvent{}).Count(&events).Error; err != nil || events != 1 {
+					t.Errorf("%d events, %v; want 1", events, err)
+				}
+				s.want(8, 8, 0)
+				again := s.order(stock.Order{RequestID: "again", Item: 1001, User: 2, Units: 1}) // a closed order frees its user
+				s.work()
+				s.wantRow(again, 0, "")
+				s.want(7, 7, 0)
+			})
+		}
+	})
+}
+
+// A crash between the commit and the script is healed by the next try of the caller.
+func TestPayIsRepeatedAfterACrash(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onPostgres, withHold())
+	paid, closed := s.buy(1), s.buy(2)
+	s.work()
+	for no, set := range map[string]map[string]any{paid: {"status": 1}, closed: {"status": 2, "close_reason": "failed"}} {
+		if err := s.db.Model(&seckillOrder{}).Where("order_no = ?", no).Updates(set).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.lander.Pay(t.Context(), paid); !errors.Is(err, ErrAlreadyPaid) {
+		t.Error(err)
+	}
+	if err := s.lander.Close(t.Context(), closed, stock.Operator); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	for no, want := range map[string]string{paid: "confirmed", closed: "released"} {
+		state, err := s.rdb.HGet(t.Context(), fmt.Sprintf("%sreq:%s", s.prefix, s.row(no).RequestID), "state").Result()
+		if err != nil || state != want {
+			t.Errorf("the request's state is %q, %v; want %q", state, err, want)
+		}
+	}
+}
