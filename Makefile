@@ -13,10 +13,12 @@ PARALLEL      ?= 2
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
 	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
+	HOLDFAST_REAL=require $(GO) -C examples/ratelimit test -race -shuffle=on ./...
 
 ## test-fast: embedded parts only, no server needed, under a minute once built
 test-fast:
 	HOLDFAST_REAL=off $(GO) test -shuffle=on ./...
+	HOLDFAST_REAL=off $(GO) -C examples/ratelimit test -shuffle=on ./...
 
 ## test-newest: the fast tests with the newest dependencies instead of the least ones
 test-newest:
@@ -36,6 +38,7 @@ lint:
 ## tidy: go.mod must be what `go mod tidy` writes
 tidy:
 	$(GO) mod tidy -diff
+	$(GO) -C examples/ratelimit mod tidy -diff
 
 ## fuzz: each fuzz target for FUZZTIME
 fuzz:
@@ -55,5 +58,10 @@ bench:
 ## examples: build and run each example once
 examples:
 	$(GO) run ./examples/flashsale table -duration 2s
+	$(GO) run ./examples/existing-router
+	$(GO) run ./examples/quota
+	$(GO) run ./examples/balance
+	$(GO) run ./examples/cronjob
+	$(GO) -C examples/ratelimit run .
 
 ci: tidy lint test examples
