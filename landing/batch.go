@@ -62,30 +62,25 @@ func (l *lane) attempt(ctx context.Context, ms []*message) error {
 // oneByOne lands entries each in a transaction of its own, in the order of the stream.
 func (l *lane) oneByOne(ctx context.Context, span *batchSpan, ms []*message) error {
 	failed := map[*message]error{}
-	var away error
 	for _, m := range ms {
 		fates, err := l.e.transact(ctx, []*message{m})
 		switch {
 		case err == nil:
 			l.settle(ctx, span, []*message{m}, fates)
 		case nobodys(err):
-			away = err // the others may do; this one comes again
-			l.postpone(m)
+			l.postpone(m) // the others may do
 			span.count(ctx, outcomeRetried)
 		default:
 			failed[m] = err
 		}
 	}
-	// If SQL refuses all of them for a reason that it alone knows, it is not the orders: a table or a right is missing.
-	if len(failed) == len(ms) && away == nil && allUntyped(failed) {
-		for m, err := range failed {
-			away = err
-			l.postpone(m)
+	// If SQL refuses all of them in its own words, it is not the orders.
+	if len(failed) == len(ms) && allUntyped(failed) {
+		for range ms {
 			span.count(ctx, outcomeRetried)
 		}
-		span.err = away
-		l.e.tel.warn(ctx, "SQL refuses every order, will try again", away)
-		return nil
+		span.err = failed[ms[0]]
+		return span.err
 	}
 	for _, m := range ms {
 		if err := failed[m]; err != nil {
@@ -173,7 +168,8 @@ func (l *lane) bury(ctx context.Context, m *message, why error) {
 	}
 }
 
-// nobodys reports whether an error is no fault of an order: SQL is away, or the service is not set up as it must be.
+// nobodys reports whether an error is no fault of an order: SQL is away, or the service is not set up as it must be. A handler's
+// error is the order's, unless it says that SQL is away: it must not stop the orders behind it.
 func nobodys(err error) bool {
 	var handler *handlerError
 	if errors.As(err, &handler) {
@@ -188,7 +184,7 @@ func nobodys(err error) bool {
 		}
 	}
 	var refused *gormplugin.Error
-	return errors.As(err, &refused) && (refused.ErrorType() == "misuse" || refused.Retryable())
+	return errors.As(err, &refused) && (refused.ErrorType() == "misuse" || refused.Retryable()) || unready(err)
 }
 
 func retryable(err error) bool {

@@ -111,4 +111,4 @@ func (l *Lander[Order, Item]) Sweeper() *Sweeper { return &Sweeper{l.engine} }
 func (l *Lander[Order, Item]) DeadLetters() *DeadLetters { return &DeadLetters{l.engine} }
 
 // Reconciler returns the reconciler, which compares Redis with SQL.
-func (l *Lander[Order, Item]) Reconciler() *Reconciler { return &Reconciler{l.engine} }
+func (l *Lander[Order, Item]) Reconciler() *Reconciler { return newReconciler(l.engine) }

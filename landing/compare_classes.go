@@ -1,0 +1,287 @@
+package landing
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// judging turns a look into differences.
+type judging struct {
+	*look
+	found    []Difference
+	flying   map[string]bool // orders in streams and dead letters
+	marked   map[string]bool // orders that a limit counts
+	held     map[string]*stock.SurveyedOrder
+	inFlight InFlight
+}
+
+func (l *look) judge() *judging {
+	j := &judging{look: l, flying: map[string]bool{}, marked: map[string]bool{}, held: map[string]*stock.SurveyedOrder{}}
+	for _, e := range l.Landing {
+		j.flying[e.Order] = true
+	}
+	for _, e := range l.Dead {
+		j.flying[e.Order] = true
+	}
+	j.inFlight.Stream, j.inFlight.Dead = len(l.Landing), len(l.Dead)
+	for _, m := range l.Marks {
+		j.marked[m.Order] = true
+	}
+	for i := range l.Held {
+		j.held[l.Held[i].Order] = &l.Held[i]
+	}
+	j.judgeItems()
+	j.judgeHeld()
+	j.judgeLive()
+	j.judgeMarks()
+	j.judgeLimits()
+	j.judgeKeys()
+	slices.SortStableFunc(j.found, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Item, b.Item), cmp.Compare(a.User, b.User),
+			cmp.Compare(a.Order, b.Order), cmp.Compare(a.Key, b.Key))
+	})
+	return j
+}
+
+func (j *judging) add(d Difference) { j.found = append(j.found, d) }
+
+// judgeItems adds up the units of each item: what the counters have, and what is held without a live row, is what SQL has.
+func (j *judging) judgeItems() {
+	held := map[string]int64{}
+	for i := range j.Held {
+		if o := &j.Held[i]; o.Counted && !j.has(&o.Entry) {
+			held[o.Item] += o.Kept()
+		}
+	}
+	for _, e := range slices.Concat(j.Landing, j.Dead) { // whose record has gone before they have landed
+		if j.held[e.Order] == nil && !j.has(&e) {
+			held[e.Item] += e.Units
+		}
+	}
+	for _, item := range j.asked {
+		if j.items[item] == nil {
+			j.add(Difference{Class: NotWarmed, Item: item, SQL: j.stock[item], Detail: "warm it up with the units that SQL has, if its sale is on"})
+		}
+	}
+	for _, it := range j.items {
+		j.inFlight.Moving += it.Moving
+		j.judgeItem(it, held[it.Item])
+	}
+}
+
+func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
+	if it.State == "frozen" && it.Withheld == 0 {
+		j.add(Difference{Class: Frozen, Item: it.Item, Steps: it.Steps, action: ActionThaw})
+	}
+	if it.Withheld > 0 {
+		j.add(Difference{Class: Withheld, Item: it.Item, Units: it.Withheld, Steps: it.Steps, action: ActionThaw})
+	}
+	has, there := j.stock[it.Item]
+	if !there {
+		j.add(Difference{Class: NoStockRow, Item: it.Item, Redis: it.Left + held})
+		return
+	}
+	if it.Unsettled {
+		return
+	}
+	d := Difference{Item: it.Item, Redis: it.Left + held, SQL: has, Steps: it.Steps}
+	apart := d.Redis - has
+	switch d.Units = max(apart, -apart); {
+	case it.Gone:
+		d.Class, d.Detail = CounterGone, "counters of "+strconv.Itoa(len(it.Segments))+" segments are missing, or some of them"
+		if len(it.Segments) == 1 {
+			d.Detail = ""
+		}
+		if apart <= 0 {
+			d.action = ActionRestore
+		}
+	case it.Ends.Before(j.At): // nothing is sold any more, and the counter goes with the sale
+		return
+	case apart > 0:
+		d.Class, d.action = RedisAbove, ActionWithdraw
+	case apart < 0:
+		d.Class, d.action, d.SoldOut = RedisBelow, ActionRestock, it.Left == 0
+	default:
+		return
+	}
+	j.add(d)
+}
+
+// judgeHeld looks at orders that Redis holds.
+func (j *judging) judgeHeld() {
+	for i := range j.Held {
+		o := &j.Held[i]
+		if o.Kept() == 0 {
+			continue
+		}
+		live := j.has(&o.Entry)
+		young := j.At.Sub(o.At) < j.e.cfg.deadline
+		switch row, closed := j.closed[o.RequestID]; {
+		case live || j.flying[o.Order]:
+		case young:
+			j.inFlight.Young++
+		default:
+			d := of(HoldWithoutOrder, &o.Entry)
+			d.Units, d.action = o.Kept(), ActionRelease
+			if closed {
+				d.Detail = "closed in SQL: " + string(row.reason())
+			}
+			if o.Confirmed > 0 {
+				d.Detail, d.action = "paid for in Redis", ""
+			}
+			j.add(d)
+			continue
+		}
+		if !young && !j.marked[o.Order] && j.limited(&o.Entry) {
+			j.addUnmarked(&o.Entry, false)
+		}
+	}
+}
+
+func of(class Class, e *stock.Entry) Difference {
+	return Difference{
+		Class: class, Item: e.Item, Activity: e.Activity, User: e.User, Order: e.Order, Request: e.RequestID, Units: e.Units, entry: *e,
+	}
+}
+
+// limited reports whether a limit must count the order: its activity is on sale.
+func (j *judging) limited(e *stock.Entry) bool {
+	it := j.items[e.Item]
+	if it == nil || e.User == "" {
+		return false
+	}
+	_, sold := it.Limits[e.Activity]
+	return sold && j.At.Before(it.Ends)
+}
+
+func (j *judging) addUnmarked(e *stock.Entry, open bool) {
+	d := of(OrderWithoutMarker, e)
+	d.action, d.open = ActionRemember, open
+	j.add(d)
+}
+
+// judgeLive looks at orders that are live in SQL.
+func (j *judging) judgeLive() {
+	for _, row := range j.live {
+		e, ok := row.entry()
+		if !ok {
+			continue
+		}
+		open := row.state() == stateUnpaid
+		o := j.held[e.Order]
+		switch {
+		case o != nil && o.Kept() == 0:
+			d := of(OrderWithoutHold, &e)
+			d.Detail = "given back in Redis: close the order, or sell it anew"
+			j.add(d)
+			continue
+		case o == nil && open && j.e.settings.Hold > 0 && j.limited(&e):
+			d := of(OrderWithoutHold, &e)
+			d.action, d.open = ActionRemember, true
+			j.add(d)
+		}
+		if !j.marked[e.Order] && o == nil && j.limited(&e) {
+			j.addUnmarked(&e, open && j.e.settings.Hold > 0 && false)
+		}
+	}
+}
+
+// judgeMarks looks at what limits count.
+func (j *judging) judgeMarks() {
+	for _, m := range j.Marks {
+		o := j.held[m.Order]
+		_, live := j.byNumber[m.Order]
+		if live || j.flying[m.Order] || o != nil && o.Kept() > 0 && j.closed[o.RequestID].m == nil {
+			continue
+		}
+		if o != nil && o.Kept() > 0 {
+			continue // the release of the hold takes it off
+		}
+		if m.Item == "" && j.asked != nil {
+			continue // it counts over items that were not asked for
+		}
+		j.add(Difference{
+			Class: MarkerWithoutOrder, Item: m.Item, Activity: m.Activity, User: m.User, Order: m.Order, Units: m.Units,
+			action: ActionUnmark, mark: m,
+		})
+	}
+}
+
+// judgeLimits looks for users with more units in live orders than the limit: the later ones that are unpaid are too many.
+func (j *judging) judgeLimits() {
+	type buyer struct{ user, item, variant, activity string }
+	has := map[buyer][]orderRow{}
+	most := map[buyer]int64{}
+	for _, row := range j.live {
+		e, ok := row.entry()
+		it := j.items[e.Item]
+		if !ok || it == nil || e.User == "" {
+			continue
+		}
+		limit := it.Limits[e.Activity]
+		b := buyer{e.User, e.Item, "", e.Activity}
+		switch {
+		case limit.Units == 0:
+			continue
+		case limit.Over == stock.Activity:
+			b.item = ""
+		case limit.Over == stock.Variant && j.e.orders.variant == nil:
+			continue // the rows do not tell
+		case limit.Over == stock.Variant:
+			b.variant = e.Variant
+		}
+		has[b], most[b] = append(has[b], row), limit.Units
+	}
+	for b, rows := range has {
+		over := -most[b]
+		for _, row := range rows {
+			over += row.units()
+		}
+		for i := len(rows) - 1; i >= 0 && over > 0; i-- {
+			if rows[i].state() != stateUnpaid {
+				continue
+			}
+			e, _ := rows[i].entry()
+			d := of(DuplicateOrders, &e)
+			d.action = ActionClose
+			over -= d.Units
+			j.add(d)
+		}
+		if over > 0 {
+			j.add(Difference{
+				Class: DuplicateOrders, Item: b.item, Activity: b.activity, User: b.user, Units: over,
+				Detail: fmt.Sprintf("%d orders, the limit is %d, and none of those that are too many is unpaid", len(rows), most[b]),
+			})
+		}
+	}
+}
+
+// judgeKeys reports keys that must not be there.
+func (j *judging) judgeKeys() {
+	if j.asked != nil {
+		return // they are nobody's, or everybody's
+	}
+	for _, key := range j.Strays {
+		j.add(Difference{Class: GhostKey, Key: key, action: ActionRemove})
+	}
+	latest := time.Time{}
+	for _, it := range j.items {
+		if it.Ends.After(latest) {
+			latest = it.Ends
+		}
+	}
+	for _, key := range j.Eternal {
+		j.add(Difference{Class: KeyWithoutTTL, Key: key, action: ActionExpire, ends: latest})
+	}
+	for _, key := range j.Unreadable {
+		j.add(Difference{Class: Unreadable, Key: key, Detail: "look at the value; nobody writes such a one through this library"})
+	}
+}
+
+// asInt reads a number of a model.
+func asInt(v any) (int64, error) { return strconv.ParseInt(textOf(v), 10, 64) }

@@ -1,0 +1,214 @@
+package landing
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"reflect"
+	"slices"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+	"gorm.io/gorm/schema"
+
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// look is both sides at one time: SQL as one snapshot, and Redis no earlier than that.
+type look struct {
+	*stock.Survey
+	e     *engine
+	items map[string]*stock.SurveyedItem
+	asked []string // items that the caller wants compared; nil: all that Redis knows
+
+	stock     map[string]int64
+	live      []orderRow          // of these items, in the order of their primary key
+	byRequest map[string]orderRow // live ones
+	byNumber  map[string]orderRow
+	closed    map[string]orderRow // by request, of orders that Redis still holds
+}
+
+// mostIn is how many values one IN has.
+const mostIn = 500
+
+// look reads both sides. The snapshot of SQL is taken before a counter is read, so that an order which is deducted or lands
+// meanwhile is counted once: it is held in Redis, and has no row yet. Of units that come back meanwhile the survey tells.
+func (e *engine) look(ctx context.Context, asked []string) (*look, error) {
+	l := &look{
+		e: e, asked: asked, items: map[string]*stock.SurveyedItem{}, stock: map[string]int64{},
+		byRequest: map[string]orderRow{}, byNumber: map[string]orderRow{}, closed: map[string]orderRow{},
+	}
+	err := e.db.WithContext(ctx).Set("gorm:db_resolver:write", struct{}{}).Transaction(func(tx *gorm.DB) error {
+		var err error
+		l.Survey, err = e.counter.Survey(ctx, func(items []string) error { return l.readStock(tx, items) })
+		if err != nil {
+			return err
+		}
+		l.keepAsked()
+		if err := l.readLive(tx); err != nil {
+			return err
+		}
+		return l.readClosed(tx)
+	}, snapshot(e.db))
+	return l, err
+}
+
+// snapshot is how a transaction sees one state of the database all the time. SQLite's do so anyway.
+func snapshot(db *gorm.DB) *sql.TxOptions {
+	if db.Name() == "sqlite" {
+		return &sql.TxOptions{ReadOnly: true}
+	}
+	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+}
+
+// keepAsked leaves out what the caller did not ask for.
+func (l *look) keepAsked() {
+	for i := range l.Items {
+		if it := &l.Items[i]; l.wants(it.Item) {
+			l.items[it.Item] = it
+		}
+	}
+	if l.asked == nil {
+		return
+	}
+	l.Held = slices.DeleteFunc(l.Held, func(o stock.SurveyedOrder) bool { return !l.wants(o.Item) })
+	l.Marks = slices.DeleteFunc(l.Marks, func(m stock.Mark) bool { return m.Item != "" && !l.wants(m.Item) })
+}
+
+func (l *look) wants(item string) bool { return l.asked == nil || slices.Contains(l.asked, item) }
+
+// readStock reads the items' rows. It is the first statement of the transaction, and so makes its snapshot.
+func (l *look) readStock(tx *gorm.DB, items []string) error {
+	m := l.e.items
+	var keys []any
+	for _, item := range append(slices.Clone(items), l.asked...) {
+		row, err := m.row(item)
+		if err != nil {
+			continue // an id that the model cannot hold has no row
+		}
+		keys = append(keys, plain(m.key, reflect.ValueOf(row)))
+	}
+	if len(keys) == 0 { // no item, and a snapshot all the same
+		return tx.Exec("SELECT 1").Error
+	}
+	for keys := range slices.Chunk(keys, mostIn) {
+		rows := reflect.New(reflect.SliceOf(m.typ))
+		err := tx.Session(&gorm.Session{}).Unscoped().Model(reflect.New(m.typ).Interface()).
+			Select([]string{m.key.DBName, m.stock.DBName}).Where(in(m.key, keys)).Find(rows.Interface()).Error
+		if err != nil {
+			return err
+		}
+		for i := range rows.Elem().Len() {
+			row := rows.Elem().Index(i).Addr()
+			units, err := asInt(plain(m.stock, row))
+			if err != nil {
+				return err
+			}
+			l.stock[textOf(plain(m.key, row))] = units
+		}
+	}
+	return nil
+}
+
+// readLive reads all orders of the items that are not closed.
+func (l *look) readLive(tx *gorm.DB) error {
+	m := l.e.orders
+	var items []any
+	for _, item := range l.names() {
+		r := m.newRow()
+		if r.set(m.item, item) == nil {
+			items = append(items, plain(m.item, r.v))
+		}
+	}
+	for items := range slices.Chunk(items, mostIn) {
+		err := l.each(tx, func(q *gorm.DB) *gorm.DB {
+			return q.Where(in(m.item, items)).Where(clause.Neq{Column: column(m.status), Value: m.closed}).Order(primary(m.schema))
+		}, func(r orderRow) {
+			l.live = append(l.live, r)
+			l.byRequest[r.requestID()], l.byNumber[r.number()] = r, r
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are the items that Redis knows or that were asked for, sorted.
+func (l *look) names() []string {
+	names := slices.Clone(l.asked)
+	for name := range l.items {
+		names = append(names, name)
+	}
+	for i := range l.Held { // Redis may have lost the item, and not its orders
+		names = append(names, l.Held[i].Item)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// readClosed reads the closed rows of orders that Redis still holds.
+func (l *look) readClosed(tx *gorm.DB) error {
+	m := l.e.orders
+	var requests []any
+	for i := range l.Held {
+		if o := &l.Held[i]; o.Kept() > 0 && !l.has(&o.Entry) {
+			requests = append(requests, o.RequestID)
+		}
+	}
+	for requests := range slices.Chunk(requests, mostIn) {
+		err := l.each(tx, func(q *gorm.DB) *gorm.DB { return q.Where(in(m.request, requests)) }, func(r orderRow) {
+			if r.state() == stateClosed {
+				l.closed[r.requestID()] = r
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has reports whether an order is live in SQL.
+func (l *look) has(e *stock.Entry) bool {
+	if r, ok := l.byRequest[e.RequestID]; ok && r.number() == e.Order {
+		return true
+	}
+	_, ok := l.byNumber[e.Order]
+	return ok
+}
+
+// each reads rows one by one.
+func (l *look) each(tx *gorm.DB, where func(*gorm.DB) *gorm.DB, fn func(orderRow)) (err error) {
+	m := l.e.orders
+	tx = tx.Session(&gorm.Session{})
+	rows, err := where(tx.Unscoped().Model(m.newRow().any())).Rows()
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, rows.Close()) }()
+	for rows.Next() {
+		r := m.newRow()
+		if err := tx.ScanRows(rows, r.any()); err != nil {
+			return err
+		}
+		fn(r)
+	}
+	return rows.Err()
+}
+
+func column(f *schema.Field) clause.Column {
+	return clause.Column{Table: clause.CurrentTable, Name: f.DBName}
+}
+
+func in(f *schema.Field, values []any) clause.Expression {
+	return clause.IN{Column: column(f), Values: values}
+}
+
+func primary(s *schema.Schema) clause.OrderBy {
+	var by clause.OrderBy
+	for _, f := range s.PrimaryFields {
+		by.Columns = append(by.Columns, clause.OrderByColumn{Column: column(f)})
+	}
+	return by
+}
