@@ -131,20 +131,16 @@ func (l *lane) alone(ctx context.Context, span *batchSpan, m *message, err error
 
 // failed counts a try that has failed by the entry's own fault, and tries it again later or gives it up.
 func (l *lane) failed(ctx context.Context, span *batchSpan, m *message, err error) {
-	if !m.claimed { // of a claimed one the try was counted before
-		tries, redisErr := l.tried(ctx, 1, m)
-		if redisErr != nil {
-			l.postpone(m)
-			span.count(ctx, outcomeRetried)
-			return
-		}
-		if tries[0] == 0 {
-			return // another worker has finished it
-		}
-		m.tries = tries[0]
+	tries, redisErr := l.tried(ctx, 1, m)
+	switch {
+	case redisErr != nil:
+		l.postpone(m)
+		span.count(ctx, outcomeRetried)
+		return
+	case tries[0] == 0:
+		return // another worker has finished it
 	}
-	m.claimed = false
-	if m.tries > mostTries {
+	if m.tries = tries[0] - 1; m.tries >= mostTries {
 		span.count(ctx, outcomeDeadLetter)
 		l.bury(ctx, m, err)
 		return

@@ -18,6 +18,8 @@ var (
 	ErrClosed error = fault.New(fault.AlreadyReleased, "landing: order closed")
 	// ErrNotLanded: there is no row of this order yet. If it was accepted it will land: try again later.
 	ErrNotLanded error = fault.New(fault.NotFound, "landing: order not landed")
+	// ErrStale: Redis and SQL differ otherwise than when the plan was made; nothing was done. Compare and plan anew.
+	ErrStale error = fault.New(fault.VersionConflict, "landing: plan is stale")
 	// ErrNotFound: there is no such dead letter: replayed, given up, or never there.
 	ErrNotFound error = fault.New(fault.NotFound, "landing: no such dead letter")
 	// ErrUnavailable: Redis could not be asked for the stream; nothing is lost, the same call may be made again.

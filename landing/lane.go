@@ -17,9 +17,9 @@ const firstID = "0-0"
 type message struct {
 	id      string
 	entry   stock.Entry
-	fault   error // the entry cannot be read
-	claimed bool  // it comes from another worker, which may have died of it
-	tries   int64
+	fault   error     // the entry cannot be read
+	claimed bool      // it comes from another worker, which may have died of it
+	tries   int64     // made so far, and the one under way where that is known
 	due     time.Time // when it is tried again
 }
 
@@ -128,8 +128,8 @@ func (l *lane) handle(ctx, work context.Context, batch []*message) {
 	}
 }
 
-// suspect lands an entry of another worker. The try is counted before it is made: should this worker die of it too, the
-// next one knows.
+// suspect lands an entry of another worker, after it has counted that one's try: should this worker die of it too, the next
+// one knows. A worker that leaves in good order takes its try back.
 func (l *lane) suspect(ctx, work context.Context, m *message) {
 	if ctx.Err() != nil {
 		return
@@ -139,7 +139,8 @@ func (l *lane) suspect(ctx, work context.Context, m *message) {
 	case err != nil:
 		l.postpone(m)
 	case tries[0] == 0: // somebody has finished it
-	case tries[0] > mostTries+1:
+	case tries[0] > mostTries:
+		m.tries = tries[0] - 1
 		l.bury(work, m, fail(ErrInvalid, "the workers that had it in hand have died"))
 	default:
 		m.tries = tries[0]

@@ -1,4 +1,4 @@
--- A consumer leaves: what it has not finished can be taken by another one at once.
+-- A consumer leaves: what it has not finished can be taken by another one at once, and its last try does not count.
 --
 -- KEYS  1 stream
 -- ARGV  1 group    2 consumer    3 milliseconds after which an entry is taken from another consumer
@@ -14,7 +14,7 @@ if broken(left) then
     return {0, 0}
 end
 for _, e in ipairs(left) do
-    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], '0', e[1], 'IDLE', ARGV[3], 'RETRYCOUNT', tostring(e[4]), 'JUSTID')
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], '0', e[1], 'IDLE', ARGV[3], 'RETRYCOUNT', tostring(math.max(0, e[4] - 1)), 'JUSTID')
 end
 if #left == 0 then
     redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
