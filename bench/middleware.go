@@ -32,22 +32,24 @@ const (
 	route = "/items/{itemID}"
 	keyOf = "stock:{itemID}"
 	path  = "/items/1001"
+	free  = "/items/1002" // where path's lock is held
 )
 
 // nothing is the handler of all routes.
 func nothing(http.ResponseWriter, *http.Request) {}
 
-// lockRuleCost has a locker whose back-end answers at once. What that locker costs a caller without HTTP is taken off,
-// so that the rest is what the rule adds: route, key, a place for the answer's status, a copy of the request.
+// lockRuleCost measures a rule twice. Under a lease of the same key the locker has nothing to ask and next to nothing to
+// do; what it still does is taken off, so that the rest is the chain and what the rule adds to it: route, key, a place for
+// the answer's status, a copy of the request. With the lock to be taken, from a back-end that answers at once, it is
+// compared with what is written by hand.
 func lockRuleCost() Case {
-	const inline, applied, without, byHand, locker = "inline", "applied", "no rule", "lock by hand", "locker"
-	net := func(name string) string { return name + ", locker taken off" }
+	const inline, applied, without, locker, taking, byHand = "inline", "applied", "no rule", "locker", "taking the lock", "lock by hand"
 	return Case{
 		Name: "lock-rule",
 		Claims: []Claim{
-			{Suffix: "-inline", Figure: net(inline), Baseline: without, Unit: "ns/request", Target: 1.7, LowerIsBetter: true},
-			{Suffix: "-applied", Figure: net(applied), Baseline: without, Unit: "ns/request", Target: 1.7, LowerIsBetter: true},
-			{Suffix: "-inline", Figure: inline, Baseline: byHand, Unit: "ns/request", LowerIsBetter: true},
+			{Suffix: "-inline", Figure: inline, Baseline: without, Unit: "ns/request", Target: 1.7, LowerIsBetter: true},
+			{Suffix: "-applied", Figure: applied, Baseline: without, Unit: "ns/request", Target: 1.7, LowerIsBetter: true},
+			{Suffix: "-taking", Figure: taking, Baseline: byHand, Unit: "ns/request", LowerIsBetter: true},
 		},
 		Start: func(e *Env) Round {
 			g, l := offline(e)
@@ -63,25 +65,32 @@ func lockRuleCost() Case {
 			bare.Post(route, nothing)
 			own := chi.NewRouter()
 			own.With(lockByHand(l)).Post(route, nothing)
-			ctx := context.Background()
-			alone := func() {
-				lease, err := l.Acquire(ctx, []string{"stock:1001"})
-				if err != nil {
-					panic(err) // the back-end grants everything
-				}
-				_ = lease.Context(ctx)
-				_ = lease.Release(ctx)
+
+			ctx, keys, wait := context.Background(), []string{"stock:1001"}, lock.Wait(2*time.Second)
+			outer, err := l.Acquire(ctx, keys)
+			if err != nil {
+				e.Fatal(err)
 			}
-			times := perCall([]string{inline, applied, without, byHand, locker},
-				serve(guarded, http.MethodPost), serve(annotated, http.MethodPost), serve(bare, http.MethodPost), serve(own, http.MethodPost), alone)
+			held := outer.Context(ctx)
+			e.Cleanup(func() { _ = outer.Release(ctx) }) // the back-end has nothing to say
+			again := func() {
+				lease, err := l.Acquire(held, keys, wait)
+				if err != nil {
+					panic(err) // it is held
+				}
+				_ = lease.Context(held)
+				_ = lease.Release(held)
+			}
+			round := perCall([]string{inline, applied, without, locker, taking, byHand},
+				serve(held, guarded, http.MethodPost, path), serve(held, annotated, http.MethodPost, path), serve(held, bare, http.MethodPost, path), again,
+				serve(ctx, guarded, http.MethodPost, free), serve(ctx, own, http.MethodPost, free))
 			return func(d time.Duration) (Figures, error) {
-				f, err := times(d)
+				f, err := round(d)
 				if err != nil {
 					return nil, err
 				}
-				for _, name := range []string{inline, applied} {
-					f[net(name)] = max(f[name]-f[locker], 1)
-				}
+				f[inline] -= f[locker]
+				f[applied] -= f[locker]
 				return f, nil
 			}
 		},
@@ -115,7 +124,7 @@ func otherMethod() Case {
 			ruled.Use(g.Lock(keyOf))
 			ruled.Get(route, nothing)
 			plain.Get(route, nothing)
-			return perCall([]string{holdfast, without}, serve(ruled, http.MethodGet), serve(plain, http.MethodGet))
+			return perCall([]string{holdfast, without}, serve(context.Background(), ruled, http.MethodGet, path), serve(context.Background(), plain, http.MethodGet, path))
 		},
 	}
 }
@@ -173,7 +182,7 @@ func appendKeys() Case {
 				// chi takes its context back after the request: this one is kept.
 				routed = r.WithContext(context.WithValue(context.Background(), chi.RouteCtxKey, chi.RouteContext(r.Context()).Clone()))
 			})
-			serve(r, http.MethodPost)()
+			serve(context.Background(), r, http.MethodPost, path)()
 			id := chi.URLParam(routed, "itemID")
 			var keys []string
 			var text string
@@ -224,8 +233,8 @@ func (instant) Release(context.Context, lock.Held) (lock.Released, error) {
 
 // serve returns a function that serves one request to the route again and again, behind a writer that knows its status,
 // as a logger puts it there.
-func serve(h http.Handler, method string) func() {
-	r := httptest.NewRequest(method, path, nil)
+func serve(ctx context.Context, h http.Handler, method, path string) func() {
+	r := httptest.NewRequestWithContext(ctx, method, path, nil)
 	w := chimiddleware.NewWrapResponseWriter(discard{http.Header{}}, 1)
 	return func() { h.ServeHTTP(w, r) }
 }
