@@ -1,0 +1,226 @@
+package crash
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// point is an arrow between two steps: the command at which it is broken, before the command is executed or after.
+type point struct {
+	name, arrow string
+	stage       stage
+	script      string // in Redis, "package/name"; or
+	sql         string // the statement's first word, and a text in it
+	of          string
+	done        bool   // broken when the command has been executed, and its reply is under way
+	late        bool   // the command arrives after its sender has died
+	dieAt       string // a kill is in the shop's own code
+}
+
+// withLanding are the points of a shop whose orders land by a worker, with holds and a stream.
+var withLanding = []point{
+	{name: "1", arrow: "lock acquired, script not sent", stage: order, script: "stock/deduct"},
+	{name: "2", arrow: "script sent, not done", stage: order, script: "stock/deduct", late: true},
+	{name: "3", arrow: "script done, no reply", stage: order, script: "stock/deduct", done: true},
+	{name: "4", arrow: "reply received, message stored", stage: order, script: "stock/deduct", done: true, dieAt: "deducted"},
+	{name: "4b", arrow: "all done, no answer", stage: order, script: "dedup/complete", dieAt: "done"},
+	{name: "5", arrow: "message stored, not read", stage: land, script: "landing/take"},
+	{name: "5b", arrow: "message read, no reply", stage: land, script: "landing/take", done: true},
+	{name: "6", arrow: "message read, order not inserted", stage: land, sql: "INSERT", of: "seckill_order"},
+	{name: "7", arrow: "order inserted, stock not updated", stage: land, sql: "UPDATE", of: "item_stock"},
+	{name: "8", arrow: "stock updated, no commit", stage: land, sql: "COMMIT"},
+	{name: "8b", arrow: "committed, no reply", stage: land, sql: "COMMIT", done: true},
+	{name: "9", arrow: "committed, not acknowledged", stage: land, script: "landing/done"},
+	{name: "10", arrow: "acknowledged, no reply", stage: land, script: "landing/done", done: true},
+	{name: "10b", arrow: "done, not unlocked", stage: order, script: "lock/release"},
+	{name: "11", arrow: "closed in SQL, not released", stage: closing, script: "stock/release"},
+	{name: "11b", arrow: "swept in SQL, not released", stage: sweep, script: "stock/release"},
+	{name: "12", arrow: "released, no reply", stage: closing, script: "stock/release", done: true},
+	{name: "12b", arrow: "released again for a late entry, not acknowledged", stage: stale, script: "landing/done"},
+	{name: "13", arrow: "paid in SQL, not confirmed", stage: pay, script: "stock/confirm"},
+	{name: "13b", arrow: "confirmed, no reply", stage: pay, script: "stock/confirm", done: true},
+	{name: "14", arrow: "transfer taken, not given", stage: transfer, script: "stock/move_give"},
+	{name: "14b", arrow: "transfer given, no reply", stage: transfer, script: "stock/move_give", done: true},
+}
+
+// inHandler are the points of a shop whose orders land in the handler, with neither holds nor a stream.
+var inHandler = []point{
+	{name: "1", arrow: "lock acquired, script not sent", stage: order, script: "stock/deduct"},
+	{name: "2", arrow: "script sent, not done", stage: order, script: "stock/deduct", late: true},
+	{name: "3", arrow: "script done, no reply", stage: order, script: "stock/deduct", done: true},
+	{name: "7", arrow: "order inserted, stock not updated", stage: order, sql: "UPDATE", of: "item_stock"},
+	{name: "8", arrow: "stock updated, no commit", stage: order, sql: "COMMIT"},
+	{name: "8b", arrow: "committed, no reply", stage: order, sql: "COMMIT", done: true},
+	{name: "9", arrow: "committed, answer not stored", stage: order, script: "dedup/complete"},
+	{name: "10", arrow: "done, not unlocked", stage: order, script: "lock/release"},
+	{name: "11", arrow: "closed in SQL, not released", stage: closing, script: "stock/release"},
+	{name: "12", arrow: "released, no reply", stage: closing, script: "stock/release", done: true},
+}
+
+// rule breaks the point's n-th command.
+func (p *point) rule(w *world, n int, a faultproxy.Action) *faultproxy.Rule {
+	w.Helper()
+	if p.sql != "" {
+		return w.toSQL.On(faultproxy.Named(p.sql).Containing(p.of).Nth(n), a)
+	}
+	sha, known := w.scripts[p.script]
+	if !known {
+		w.Fatalf("the shop has not loaded the script %s", p.script)
+	}
+	return w.toRedis.On(faultproxy.Any().Containing(sha).Nth(n), a)
+}
+
+// stage is what the shop does when the point comes.
+type stage int
+
+const (
+	order stage = iota
+	land
+	closing
+	pay
+	sweep
+	stale
+	transfer
+)
+
+// The buyers of a case: one more than there are units, and one user with two wishes.
+const (
+	theItem  = 1001
+	theUnits = 4
+)
+
+func (s stage) units() int64 {
+	if s == transfer {
+		return 3 * segments // enough for some segment to run dry before the others
+	}
+	return theUnits
+}
+
+// wishes are what clients want in a case: more than there is, and one user twice.
+func (s stage) wishes() []wish {
+	var list []wish
+	for user := int64(1); user <= s.units()+2; user++ {
+		list = append(list, wish{key: "key-" + text(user), user: user, item: theItem})
+	}
+	return append(list, wish{key: "key-again", user: 1, item: theItem})
+}
+
+// prepare brings the shop to where the stage begins.
+func (s stage) prepare(w *world) {
+	w.Helper()
+	if s == order || s == transfer {
+		return
+	}
+	s.shop(w)
+	switch s {
+	case pay, closing, sweep:
+		w.work()
+		w.landed()
+	case stale:
+		pause(w.setup.Hold)
+		testserver.Eventually(w, patience, func() bool {
+			w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
+			return w.held() == 0
+		}, "holds whose orders have not landed are swept")
+	}
+	if s == sweep {
+		pause(w.setup.Hold)
+	}
+}
+
+// act does what the stage is about, and returns when the clients have their answers or have given up.
+func (s stage) act(w *world) {
+	switch s {
+	case order, transfer:
+		s.shop(w)
+	case land, stale:
+		w.work()
+	case closing:
+		for _, r := range w.live(2) {
+			w.market.end(w.ctx, w.shop.addr, r.OrderNo, "close")
+		}
+	case pay:
+		for _, r := range w.live(2) {
+			w.market.end(w.ctx, w.shop.addr, r.OrderNo, "pay")
+		}
+	case sweep:
+		w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
+	}
+}
+
+// shop has everybody ask once, all at the same time.
+func (s stage) shop(w *world) {
+	var all sync.WaitGroup
+	for _, o := range s.wishes() {
+		all.Go(func() { w.market.buy(w.ctx, w.shop.addr, o) })
+	}
+	all.Wait()
+}
+
+// work starts the worker.
+func (w *world) work() {
+	if w.setup.Landing {
+		w.market.post(w.ctx, w.shop.addr, "/work", wish{key: "work"})
+	}
+}
+
+// live returns up to n live orders.
+func (w *world) live(n int) (rows []seckillOrder) {
+	for _, r := range w.rows() {
+		if r.Status == unpaid && len(rows) < n {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// recovered brings everything to its end: clients ask three times, orders are paid and closed three times, entries come
+// three times, deadlines pass and the sweeper runs.
+func (w *world) recovered(p *point, killed bool) {
+	w.Helper()
+	w.setup.DieAt = ""
+	w.open()
+	if killed {
+		w.age()
+	}
+	w.work()
+	most := patience
+	if w.forgot {
+		most = 0 // without a counter there is no final answer
+	}
+	for range 3 {
+		var all sync.WaitGroup
+		for _, o := range p.stage.wishes() {
+			all.Go(func() { w.insist(o, most) })
+		}
+		all.Wait()
+	}
+	w.landed()
+	for range 3 {
+		for i, r := range w.rows() {
+			switch {
+			case r.Status == paid, r.Status == unpaid && i%3 == 0:
+				w.market.end(w.ctx, w.shop.addr, r.OrderNo, "pay")
+			case r.Status == closed, i%3 == 1:
+				w.market.end(w.ctx, w.shop.addr, r.OrderNo, "close")
+			}
+		}
+	}
+	w.redeliver()
+	w.landed()
+	w.swept()
+	w.redeliver()
+	w.landed()
+	w.swept()
+}
+
+// newCase makes a world in which a point of a shop can come.
+func newCase(t testing.TB, p *point, landing bool, stands stands, seed uint64) *world {
+	t.Helper()
+	s := setup{Landing: landing, Lock: p.stage != transfer, Segments: p.stage == transfer}
+	w := newWorld(t, s, stands, seed, item{theItem, p.stage.units()})
+	return w
+}

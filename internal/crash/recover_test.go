@@ -1,0 +1,210 @@
+package crash
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/checker"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// age lets the time pass after which what a dead process had in hand may be taken by another one: entries of the stream,
+// which a worker claims after 30 s, and requests that ran, whose lease is 30 s.
+func (w *world) age() {
+	w.Helper()
+	for _, stream := range w.counter.Streams() {
+		groups, err := w.rdb.XInfoGroups(w.ctx, stream).Result()
+		if err != nil {
+			continue // no stream
+		}
+		for _, g := range groups {
+			for _, p := range w.pending(stream, g.Name) {
+				w.must(w.rdb.Do(w.ctx, "XCLAIM", stream, g.Name, p.Consumer, 0, p.ID, "IDLE", 60_000, "RETRYCOUNT", p.RetryCount, "JUSTID").Err())
+			}
+		}
+	}
+	for _, key := range w.keys("idem:") {
+		if w.rdb.HGet(w.ctx, key, "st").Val() == "running" {
+			w.must(w.rdb.HSet(w.ctx, key, "lease", 1).Err())
+		}
+	}
+}
+
+func (w *world) pending(stream, group string) []redis.XPendingExt {
+	w.Helper()
+	list, err := w.rdb.XPendingExt(w.ctx, &redis.XPendingExtArgs{Stream: stream, Group: group, Start: "-", End: "+", Count: 10_000}).Result()
+	w.must(err)
+	return list
+}
+
+func (w *world) keys(family string) []string {
+	w.Helper()
+	var keys []string
+	it := w.rdb.Scan(w.ctx, 0, w.setup.Prefix+family+"*", 1000).Iterator()
+	for it.Next(w.ctx) {
+		keys = append(keys, it.Val())
+	}
+	w.must(it.Err())
+	return keys
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// insist asks for the wish until the answer is final, or patience ends; without patience an answer that is not final will do.
+func (w *world) insist(o wish, patience time.Duration) (a answer) {
+	for end := time.Now().Add(patience); ; {
+		a = w.market.buy(w.ctx, w.shop.addr, o)
+		if a.final() || time.Now().After(end) || w.ctx.Err() != nil {
+			return a
+		}
+		pause(20 * time.Millisecond)
+	}
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+// redeliver puts a copy of each order that Redis or SQL knows into the stream, three times and shuffled: as a client that
+// sends again, or an operator who replays, may do it.
+func (w *world) redeliver() {
+	w.Helper()
+	if !w.setup.Landing {
+		return
+	}
+	type copied struct {
+		stream string
+		values []any
+	}
+	var all []copied
+	for _, r := range w.rows() {
+		stream := w.counter.Streams()[0]
+		if w.setup.Segments {
+			_, part, _ := strings.Cut(r.OrderNo[len(r.OrderNo)-3:], "-")
+			n, err := strconv.Atoi(part)
+			w.must(err)
+			stream = w.counter.Streams()[n]
+		}
+		entry := []any{
+			"order", r.OrderNo, "request", r.RequestID, "item", r.ItemID, "variant", "", "activity", r.ActivityID, "user", r.UserID,
+			"units", r.Units, "nth", r.Nth, "at", r.CreateTime.UnixMilli(),
+		}
+		all = append(all, copied{stream, entry}, copied{stream, entry}, copied{stream, entry})
+	}
+	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, c := range all {
+		w.must(w.rdb.XAdd(w.ctx, &redis.XAddArgs{Stream: c.stream, Values: c.values}).Err())
+		w.must(w.rdb.Expire(w.ctx, c.stream, time.Hour).Err())
+	}
+}
+
+// landed waits until the streams are empty and nothing is pending.
+func (w *world) landed() {
+	w.Helper()
+	if !w.setup.Landing {
+		return
+	}
+	testserver.Eventually(w, patience, func() bool { return w.backlog() == 0 }, "every accepted order has landed")
+}
+
+func (w *world) backlog() (n int64) {
+	for _, stream := range w.counter.Streams() {
+		n += w.rdb.XLen(w.ctx, stream).Val()
+		for _, g := range w.rdb.XInfoGroups(w.ctx, stream).Val() {
+			n += g.Pending
+		}
+	}
+	return n
+}
+
+// swept lets all deadlines pass and sweeps until nothing is held any more.
+func (w *world) swept() {
+	w.Helper()
+	if !w.setup.Landing {
+		return
+	}
+	testserver.Eventually(w, patience, func() bool {
+		if w.backlog() > 0 {
+			return false // its order may have no row yet, and would be swept before it lands
+		}
+		if w.held() == 0 {
+			return true
+		}
+		w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
+		return false
+	}, "everything held has ended")
+}
+
+// held is how many holds have a deadline still.
+func (w *world) held() (n int64) {
+	for _, key := range w.keys("stock:") {
+		if strings.HasSuffix(key, "deadlines") {
+			n += w.rdb.ZCard(w.ctx, key).Val()
+		}
+	}
+	return n
+}
+
+// judge returns what is wrong.
+func (w *world) judge() []checker.Finding {
+	w.Helper()
+	// A lock that a dead process held is free within its TTL.
+	testserver.Eventually(w, lockTTL+5*time.Second, func() bool { return len(w.keys("lock:")) == 0 }, "no lock is left behind")
+	kept, err := checker.ReadRedis(w.ctx, w.rdb, w.setup.Prefix)
+	w.must(err)
+	rows, err := checker.ReadSQL(w.ctx, w.pool, checker.Seckill())
+	w.must(err)
+	return checker.Check(checker.Run{
+		Sales: w.sales, History: w.market.history(), Redis: kept, SQL: rows, Settled: true, Forgot: w.forgot,
+	})
+}
+
+// clean fails the test if anything is wrong.
+func (w *world) clean() {
+	w.Helper()
+	found := w.judge()
+	for _, f := range found {
+		w.Error(f)
+	}
+	if n := w.backlog(); n > 0 {
+		w.Errorf("%d entries are left in the streams", n)
+	}
+	if w.Failed() {
+		w.dump()
+	}
+}
+
+// dump shows what led there.
+func (w *world) dump() {
+	for _, r := range w.market.history() {
+		w.Logf("answer: user %s %s order %q request %.8s at %s", r.User, r.Outcome, r.Order, r.Request, r.End.Format("05.000"))
+	}
+	for _, r := range w.rows() {
+		why := ""
+		if r.CloseReason != nil {
+			why = *r.CloseReason
+		}
+		w.Logf("row: user %d order %s request %.8s status %d %s", r.UserID, r.OrderNo, r.RequestID, r.Status, why)
+	}
+	for i, c := range w.children {
+		if lines := strings.Split(strings.TrimSpace(c.log.String()), "\n"); lines[0] != "" {
+			w.Logf("shop %d:\n%s", i+1, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+		}
+	}
+}
+
+// rows returns the orders that are in SQL.
+func (w *world) rows() []seckillOrder {
+	w.Helper()
+	var rows []seckillOrder
+	w.must(w.db.Order("id").Find(&rows).Error)
+	return rows
+}
