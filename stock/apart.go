@@ -63,7 +63,7 @@ func (c *Counter) takeApart(ctx context.Context, r *request) (Result, error) {
 func (c *Counter) takeApartOnce(ctx context.Context, r *request) (Result, error) {
 	run := &apart{c: c, r: r, key: c.keys.request(spread(r.id, c.keys.parts), r.id), name: newOrderID()}
 	a, err := c.run(ctx, c.scripts.wholeOpen, []string{run.key},
-		r.what, r.order, run.name, c.recordLife().Milliseconds(), c.takeOver.Milliseconds())
+		r.what, r.order, run.name, c.cfg.recordLife().Milliseconds(), c.takeOver.Milliseconds())
 	if err != nil {
 		return Result{}, err
 	}
@@ -162,7 +162,7 @@ func (run *apart) append(ctx context.Context) error {
 	for i := range run.r.lines {
 		l := &run.r.lines[i]
 		_, err := c.run(ctx, c.scripts.append, []string{c.keys.hold(l.part, run.r.orderOf(l)), c.keys.stream(l.part)},
-			run.r.orderOf(l), l.item, l.variant, l.activity, l.user, l.units, streamLife.Milliseconds())
+			run.r.orderOf(l), streamLife.Milliseconds())
 		if err != nil {
 			return unknown(err)
 		}
@@ -211,7 +211,7 @@ func (run *apart) undo(ctx context.Context, l *line) error {
 	shards := c.shards(l.place)
 	keys = c.keys.appendCounter(keys, l.part, l.item, shards)
 	_, err := c.run(ctx, c.scripts.undo, keys, run.r.orderOf(l), run.r.idOf(l), l.what, "", "", "", limits, "", run.try,
-		shards, spread(l.user, shards), c.keys.channel(), l.item, c.recordLife().Milliseconds())
+		shards, spread(l.user, shards), c.keys.channel(), l.item, c.cfg.recordLife().Milliseconds())
 	return err
 }
 
@@ -252,11 +252,11 @@ func (run *apart) close(ctx context.Context, state string) (answer, error) {
 }
 
 // recordLife is how long a request record lives.
-func (c *Counter) recordLife() time.Duration {
-	if c.cfg.hold > 0 {
-		return max(c.cfg.keep, c.cfg.hold+leastKeep)
+func (c *config) recordLife() time.Duration {
+	if c.hold > 0 {
+		return max(c.keep, c.hold+leastKeep)
 	}
-	return c.cfg.keep
+	return c.keep
 }
 
 // unknown is the answer when some lines may be in: the same request will find out.

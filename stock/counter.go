@@ -57,7 +57,7 @@ func newCounter(rdb redis.UniversalClient, keys keyspace, opts []Option) (*Count
 		return nil, err
 	}
 	keys.prefix, keys.parts = cfg.prefix, cfg.parts
-	c := &Counter{rdb: client, cfg: cfg, keys: keys, scripts: newScripts(&keys), takeOver: usualTakeOver}
+	c := &Counter{rdb: client, cfg: cfg, keys: keys, scripts: newScripts(&keys, &cfg), takeOver: usualTakeOver}
 	c.tel = c.newInstruments()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

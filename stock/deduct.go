@@ -167,14 +167,10 @@ func (c *Counter) deduct(ctx context.Context, r *request, lines []line, try int6
 func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string, args []any) {
 	part := lines[0].part
 	limits := !c.keys.quota
-	stream := ""
-	if c.cfg.stream && try == 0 {
-		stream = strconv.FormatInt(c.cfg.backlog, 10)
-	}
+	numbered := lines[0].number != ""
 	keys = make([]string, 0, 5*len(lines)+3)
-	args = make([]any, 0, 13+9*len(lines))
-	args = append(args, len(lines), r.order, r.id, lines[0].user, lines[0].activity, actField(lines[0].activity),
-		c.cfg.keep.Milliseconds(), c.cfg.hold.Milliseconds(), stream, r.trace, r.what, try, flag(limits))
+	args = make([]any, 0, 6+6*len(lines))
+	args = append(args, r.order, r.id, actField(lines[0].activity), packTrace(r.trace))
 	for i := range lines {
 		l := &lines[i]
 		keys = append(keys, c.keys.control(part, l.item), c.keys.request(part, r.idOf(l)))
@@ -186,7 +182,17 @@ func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string
 		}
 		shards := c.shards(l.place)
 		keys = c.keys.appendCounter(keys, part, l.item, shards)
-		args = append(args, l.number, l.item, l.variant, l.units, l.what, int(l.place.over), l.place.layout(), shards, spread(l.user, shards))
+		home := ""
+		if shards > 1 {
+			home = strconv.Itoa(shards) + " " + strconv.Itoa(spread(l.user, shards))
+		}
+		args = append(args, l.units, l.what, int(l.place.over), l.place.layout(), home)
+		if numbered {
+			args = append(args, l.number)
+		}
+	}
+	if numbered {
+		args = append(args, r.what, try)
 	}
 	if len(lines) > 1 {
 		keys = append(keys, c.keys.request(part, r.id))
@@ -194,7 +200,7 @@ func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string
 	if c.cfg.hold > 0 {
 		keys = append(keys, c.keys.deadlines(part))
 	}
-	if stream != "" {
+	if c.cfg.stream && try == 0 {
 		keys = append(keys, c.keys.stream(part))
 	}
 	return keys, args

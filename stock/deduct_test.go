@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -422,19 +423,26 @@ func TestStoredValuesAreChecked(t *testing.T) {
 			"counter 1e3":          func() { e.set(counter, "1e3") },
 			"counter 007":          func() { e.set(counter, "007") },
 			"counter empty":        func() { e.set(counter, "") },
+			"counter 400 digits":   func() { e.set(counter, strings.Repeat("9", 400)) },
 			"counter 2^53":         func() { e.set(counter, "9007199254740992") },
 			"counter a list":       list(counter),
 			"switch a list":        list(switchKey),
 			"switch without state": func() { e.rdb.HDel(t.Context(), e.key(switchKey), "state") },
 			"activity garbage":     func() { e.hset(switchKey, "act:", "soon") },
+			"end 2^53":             func() { e.hset(switchKey, "act:", "0 9007199254740992 2 0 0 4") },
+			"end 400 digits":       func() { e.hset(switchKey, "act:", "0 "+strings.Repeat("9", 400)+" 2 0 0 4") },
+			"limit 02":             func() { e.hset(switchKey, "act:", "0 4000000000000 02 0 0 4") },
+			"most missing":         func() { e.hset(switchKey, "act:", "0 4000000000000 2 0 4") },
 			"marker a list":        list(marker),
 			"marker garbage":       func() { e.hset(marker, "other", "1.5") },
 			"marker number":        func() { e.hset(marker, "other", "1:x") },
 			"request a list":       list("req:q"),
 			"request garbage": func() {
-				e.hset("req:q", "what", "1001:::42:1", "state", "held", "order", "o", "nth", "1.5", "left", "1")
+				e.hset("req:q", "what", "1001:::42:1", "order", "o", "taken", "1.5 1 0")
 			},
 			"request half":     func() { e.hset("req:q", "order", "o") },
+			"request for none": func() { e.hset("req:q", "order", "o", "taken", "1 1 0") },
+			"request newer":    func() { e.hset("req:q", "what", "1001:::42:1", "order", "o", "taken2", "1;1;0") },
 			"hold a list":      list("stock:hold:o"),
 			"deadlines a list": list("stock:deadlines"),
 			"stream a list":    list("stock:orders"),
@@ -452,6 +460,56 @@ func TestStoredValuesAreChecked(t *testing.T) {
 			e.hset(switchKey, good)
 		}
 		e.deduct(c, o)
+	})
+}
+
+// Numbers go through the script exactly, from 1 to 2^53-1: what a deduct answers, and what its repeat reads.
+func TestNumbersStayExact(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		for i, units := range []int64{1, 2, 11, 1 << 31, 1<<31 + 1, 20_000_000_001, 20_000_000_000, 1<<52 + 1, maxUnits} {
+			e.warm(c, Sale{Item: i, Units: units})
+			for step, n := range []int64{1, units - 1} {
+				if n == 0 {
+					continue
+				}
+				o := Order{Item: i, User: 7, Units: n, RequestID: e.id()}
+				first := e.deduct(c, o)
+				if again := e.deduct(c, o); again.Left != first.Left || again.Nth != first.Nth {
+					t.Errorf("%d of %d units: a repeat answers %+v, want %+v", n, units, again, first)
+				}
+				if want := units - 1; step == 0 && first.Left != want {
+					t.Errorf("one of %d units: %d left, want %d", units, first.Left, want)
+				}
+			}
+			if left, err := c.Remaining(t.Context(), i); err != nil || left != 0 {
+				t.Errorf("of %d units %d are left, %v", units, left, err)
+			}
+		}
+	})
+}
+
+// A marker that several items of an activity share lives as long as the last of them: buying the one that ends first does
+// not let the limit be forgotten earlier.
+func TestSharedMarkerLivesUntilTheLastEnd(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		if e.parts > 0 {
+			return // the same script, with other names
+		}
+		c := e.counter()
+		limit := Limit{Units: 9, Over: Activity}
+		for item, days := range map[int]int{1: 1, 2: 3} {
+			e.warm(c, Sale{Item: item, Activity: "a", Units: 9, Limit: limit, Ends: time.Now().Add(time.Duration(days) * 24 * time.Hour)})
+		}
+		buy := func(item int) { e.deduct(c, Order{Item: item, Activity: "a", User: 7, Units: 1, RequestID: e.id()}) }
+		buy(1)
+		e.ttl("limit:user:7:act:a", 48*time.Hour)
+		buy(2)
+		e.ttl("limit:user:7:act:a", 96*time.Hour)
+		buy(1)
+		e.ttl("limit:user:7:act:a", 96*time.Hour)
+		e.deduct(c, Order{Activity: "a", User: 8, RequestID: e.id(), Lines: []Line{{Item: 1, Units: 1}, {Item: 2, Units: 1}}})
+		e.ttl("limit:user:8:act:a", 96*time.Hour)
 	})
 }
 

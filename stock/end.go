@@ -222,7 +222,7 @@ func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, s
 			if err == nil && e.release() {
 				c.soldOut.forget(h.line.item)
 			}
-			return got, a.text(3), err
+			return got, unpackTrace(a.text(3)), err
 		}
 		c.locateHeld(h)
 	}

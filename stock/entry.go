@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,36 +25,29 @@ type Entry struct {
 // ParseEntry reads the fields of an entry of the stream. An error, ErrInvalid with the type "corrupt", means that it is
 // not an entry of ours.
 func ParseEntry(fields map[string]any) (Entry, error) {
-	var e Entry
-	for _, f := range []struct {
-		name     string
-		to       *string
-		required bool
-	}{
-		{"order", &e.Order, true},
-		{"request", &e.RequestID, true},
-		{"item", &e.Item, true},
-		{"variant", &e.Variant, false},
-		{"activity", &e.Activity, false},
-		{"user", &e.User, false},
-		{"trace", &e.TraceParent, false},
-	} {
-		text, _ := fields[f.name].(string)
-		if text == "" && f.required {
-			return Entry{}, corrupt("stream entry")
-		}
-		*f.to = text
+	text := func(name string) string {
+		s, _ := fields[name].(string)
+		return s
 	}
-	var nth, at int64
-	for name, to := range map[string]*int64{"units": &e.Units, "nth": &nth, "at": &at} {
-		text, _ := fields[name].(string)
+	e := Entry{Order: text("order"), RequestID: text("request"), TraceParent: unpackTrace(text("trace"))}
+	nth, at, _ := strings.Cut(text("taken"), " ")
+	l, ok := parseLine(text("what"))
+	if !ok || e.Order == "" || e.RequestID == "" || l.item == "" {
+		return Entry{}, corrupt("stream entry")
+	}
+	var numbers [2]int64
+	for i, text := range []string{nth, at} {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 || n > maxUnits {
 			return Entry{}, corrupt("stream entry")
 		}
-		*to = n
+		numbers[i] = n
 	}
-	e.Nth, e.At = int(nth), time.UnixMilli(at)
+	if l.units < 1 || l.units > maxUnits {
+		return Entry{}, corrupt("stream entry")
+	}
+	e.Item, e.Variant, e.Activity, e.User, e.Units = l.item, l.variant, l.activity, l.user, l.units
+	e.Nth, e.At = int(numbers[0]), time.UnixMilli(numbers[1])
 	return e, nil
 }
 
@@ -141,7 +135,7 @@ func (c *Counter) readHold(ctx context.Context, order string, part int) (Hold, b
 	return Hold{
 		Entry: Entry{
 			Order: order, RequestID: a.text(2), Item: l.item, Variant: l.variant, Activity: l.activity, User: l.user,
-			Units: l.units, Nth: int(numbers[0]), At: time.UnixMilli(numbers[1]), TraceParent: a.text(8),
+			Units: l.units, Nth: int(numbers[0]), At: time.UnixMilli(numbers[1]), TraceParent: unpackTrace(a.text(8)),
 		},
 		Open:     l.units - numbers[3] - numbers[4],
 		Deadline: time.UnixMilli(numbers[2]),

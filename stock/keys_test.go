@@ -25,7 +25,7 @@ func TestKeysTypesAndTTLs(t *testing.T) {
 			{"limit:user:42:item:1001:act:9", "hash", week + day},
 			{"req:q1", "hash", 40 * time.Minute},
 			{"stock:hold:o1", "hash", week + day},
-			{"stock:deadlines", "zset", 30*time.Minute + day},
+			{"stock:deadlines", "zset", 30*time.Minute + day + time.Hour},
 			{"stock:orders", "stream", week + 8*day},
 		} {
 			if got := e.kind(k.key); got != k.kind {

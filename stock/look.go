@@ -49,8 +49,13 @@ func reading(err error) error {
 	return err
 }
 
-// number returns a number that was sent as text.
+// number returns a number, also one that was sent as text.
 func (a answer) number(i int) (int64, error) {
+	if i < len(a) {
+		if n, ok := a[i].(int64); ok {
+			return n, nil
+		}
+	}
 	n, err := strconv.ParseInt(a.text(i), 10, 64)
 	if err != nil {
 		return 0, corrupt("answer of a script")

@@ -18,7 +18,12 @@ type place struct {
 }
 
 // layout is the part of the place that the switch keeps for the item; the scope is kept for each activity.
-func (p place) layout() string { return strconv.Itoa(p.segments) + " " + strconv.Itoa(p.at) }
+func (p place) layout() string {
+	if p.segments == 1 && p.at == 0 {
+		return "1 0" // without partitions it is always this
+	}
+	return strconv.Itoa(p.segments) + " " + strconv.Itoa(p.at)
+}
 
 // shards is how many keys a counter has in one partition.
 func (c *Counter) shards(p place) int {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/holdfast-go/holdfast/internal/redisx"
 )
@@ -26,7 +28,7 @@ type scripts struct {
 
 // newScripts returns the scripts for the keyspace: for counters that are strings, for the hashes of a quota, or for lists
 // of tokens.
-func newScripts(k *keyspace) *scripts {
+func newScripts(k *keyspace, cfg *config) *scripts {
 	if k.tokens {
 		return &scripts{
 			claim:        script("claim", "common"),
@@ -42,7 +44,7 @@ func newScripts(k *keyspace) *scripts {
 		counter = "counter_hash"
 	}
 	return &scripts{
-		deduct:     script("deduct", "common", counter),
+		deduct:     newScript("deduct", deductOptions(k, cfg), "common", counter),
 		confirm:    script("confirm", "common", "proof"),
 		release:    script("release", "common", counter, "proof"),
 		held:       script("held", "common"),
@@ -74,9 +76,22 @@ func (s *scripts) all() []*redisx.Script {
 	return slices.DeleteFunc(all, func(s *redisx.Script) bool { return s == nil })
 }
 
-// script puts the shared parts in front of a script: Redis has no modules.
-func script(name string, shared ...string) *redisx.Script {
-	var src []byte
+// deductOptions is what stands in front of deduct.lua. What never changes in the life of a Counter is part of the script:
+// as arguments it would cost a tenth of each deduct.
+func deductOptions(k *keyspace, cfg *config) string {
+	backlog := "false"
+	if cfg.stream {
+		backlog = strconv.FormatInt(cfg.backlog, 10)
+	}
+	return fmt.Sprintf("local LIFE, WAIT, BACKLOG, LIMITS = '%d', %d, %s, %t\n",
+		cfg.recordLife().Milliseconds(), cfg.hold.Milliseconds(), backlog, !k.quota)
+}
+
+func script(name string, shared ...string) *redisx.Script { return newScript(name, "", shared...) }
+
+// newScript puts the options and the shared parts in front of a script: Redis has no modules.
+func newScript(name, options string, shared ...string) *redisx.Script {
+	src := []byte(options)
 	for _, part := range append(shared, name) {
 		text, err := sources.ReadFile("lua/" + part + ".lua")
 		if err != nil {

@@ -38,9 +38,9 @@ func luaFiles(t *testing.T) map[string]string {
 }
 
 func everyScript() []*redisx.Script {
-	all := newScripts(&keyspace{}).all()
-	all = append(all, newScripts(&keyspace{quota: true}).all()...)
-	return append(all, newScripts(&keyspace{tokens: true}).all()...)
+	all := newScripts(&keyspace{}, &config{hold: time.Minute, stream: true, backlog: 10}).all()
+	all = append(all, newScripts(&keyspace{quota: true}, &config{keep: time.Hour}).all()...)
+	return append(all, newScripts(&keyspace{tokens: true}, &config{}).all()...)
 }
 
 var redisCall = regexp.MustCompile(`redis\.p?call\('(\w+)'(?:,\s*([^,)]+))?`)
@@ -185,7 +185,7 @@ func shapeOf(name, text string, rnd *rand.Rand) [2]int {
 	}
 	switch name {
 	case "deduct.lua":
-		shape = [2]int{3, 13 + 9}
+		shape = [2]int{5 + rnd.IntN(3), 9 + 3*rnd.IntN(2)}
 	case "release.lua", "undo.lua":
 		shape[0] = 5 + rnd.IntN(2)
 	}

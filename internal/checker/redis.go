@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -278,12 +279,12 @@ func (r *Redis) request(k key, v *raw) bool {
 	if f["state"] == "undone" || f["state"] == "open" || f["state"] == "refused" || strings.HasPrefix(f["what"], "=") {
 		return v.kind == "hash" // a whole order, or one that was taken back
 	}
-	p := proof{order: f["order"], request: k.id, state: f["state"]}
+	p := proof{order: f["order"], request: k.id, state: cmp.Or(f["state"], "held")}
 	if v.kind != "hash" || p.order == "" || !p.read(f, k.quota) {
 		return false
 	}
 	r.records[k.id] = append(r.records[k.id], p)
-	if _, proves := f["confirmed"]; proves {
+	if strings.HasSuffix(f["taken"], " 1") { // without a hold the record is the proof
 		r.proofs[p.order] = &p
 	}
 	return true
@@ -331,9 +332,10 @@ func entries(from []redis.XMessage) []entry {
 	var all []entry
 	for _, m := range from {
 		text := func(name string) string { s, _ := m.Values[name].(string); return s }
-		units, _ := number(text("units"))
+		var p proof
+		p.read(map[string]string{"what": text("what")}, false)
 		all = append(all, entry{
-			order: text("order"), request: text("request"), item: text("item"), activity: text("activity"), user: text("user"), units: units,
+			order: text("order"), request: text("request"), item: p.item, activity: p.activity, user: p.user, units: p.units,
 		})
 	}
 	return all

@@ -1,33 +1,41 @@
 -- Appends a line to the stream when all lines of its order, which lie in several slots, are in. Once.
 --
 -- KEYS  1 hold    2 stream
--- ARGV  1 order    2 item    3 variant    4 activity    5 user    6 units    7 milliseconds that the stream lives on, at least
+-- ARGV  1 order    2 milliseconds that the stream lives on, at least
 --
 -- Returns {1} if it is in the stream, {0} if the hold has ended or gone; {-10, 'argument' or 'stored', what}.
 -- Everything is checked before the first write. Complexity: O(1).
 
-local life = int(ARGV[7])
-if #KEYS ~= 2 or #ARGV ~= 7 or not life or not int(ARGV[6]) then
+local life = int(ARGV[2])
+if #KEYS ~= 2 or #ARGV ~= 2 or not life then
     return {-10, 'argument', 'number of arguments'}
 end
-local hold = redis.pcall('HMGET', KEYS[1], 'request', 'nth', 'at', 'trace', 'confirmed', 'released', 'appended')
+local hold = redis.pcall('HMGET', KEYS[1], 'taken', 'trace', 'confirmed', 'released', 'appended', 'what', 'request')
 if broken(hold) then
     return {-10, 'stored', 'hold'}
 end
-if not hold[1] or not int(hold[5]) or not int(hold[6]) or int(hold[5]) + int(hold[6]) == int(ARGV[6]) then
+if not hold[1] then
     return {0}
 end
-if hold[7] then
+local nth, at = string.match(hold[1], HOLD)
+local what, request = hold[6], hold[7]
+local units, confirmed, released = int(what and string.match(what, ':(%d+)$')), int(hold[3] or '0'), int(hold[4] or '0')
+if not nth or not request or not units or not confirmed or not released then
+    return {-10, 'stored', 'hold'}
+end
+if confirmed + released == units then
+    return {0}
+end
+if hold[5] then
     return {1}
 end
 local kind = redis.call('TYPE', KEYS[2]).ok
-if kind ~= 'none' and kind ~= 'stream' or not hold[2] or not hold[3] then
+if kind ~= 'none' and kind ~= 'stream' then
     return {-10, 'stored', 'stream'}
 end
-local entry = {'order', ARGV[1], 'request', hold[1], 'item', ARGV[2], 'variant', ARGV[3],
-    'activity', ARGV[4], 'user', ARGV[5], 'units', ARGV[6], 'nth', hold[2], 'at', hold[3]}
-if hold[4] then
-    entry[19], entry[20] = 'trace', hold[4]
+local entry = {'order', ARGV[1], 'request', request, 'what', what, 'taken', nth .. ' ' .. at}
+if hold[2] then
+    entry[9], entry[10] = 'trace', hold[2]
 end
 redis.call('HSET', KEYS[1], 'appended', '1')
 redis.call('XADD', KEYS[2], '*', unpack(entry))

@@ -1,16 +1,16 @@
 -- Decides an order of one or more lines, all or nothing, and takes its units.
 --
+-- In front of it stand the counter's options: LIFE, milliseconds that a request record lives at least; WAIT, milliseconds
+-- of the hold, 0: none; BACKLOG, most entries of the stream, false: no stream; LIMITS, true or false.
+--
 -- KEYS  for each line: switch, request, with limits: marker, with a hold: hold, then the shards of its counter
 --       with two lines or more: the whole order's request
 --       with a hold: deadlines
---       with a stream: stream
--- ARGV  1 lines    2 order    3 request    4 user    5 activity    6 field of the activity in the switch
---       7 milliseconds that a request record lives, at least    8 milliseconds of the hold, 0: none
---       9 most entries of the stream, empty: no stream    10 trace context, may be empty
---       11 what the whole order is for (two lines or more)    12 try, above 0 for a line of an order in several slots
---       13 limits: 1 or 0
---       then for each line: its number, empty for the only one; item, variant, units, what it is for, scope of the
---       limit, layout of the item, shards of its counter, the user's own shard
+--       with a stream, but not for a try: stream
+-- ARGV  1 order    2 request    3 field of the activity in the switch    4 trace context, may be empty
+--       then for each line: units, what it is for, scope of the limit, layout of the item, shards of its counter and the
+--       user's own shard (empty: 1 0); where an order has several lines, the line's number
+--       and where an order has several lines: what the whole order is for    try, 0 if its lines are all here
 --
 -- Returns an array; its first element is the code.
 --   {left, order, then nth and left of each line}          taken; left is the least of the lines'
@@ -23,134 +23,152 @@
 -- Everything is checked before the first write: the arguments, the type and the value behind every key.
 -- Complexity: O(lines + orders that the user has under the limit), and O(log holds) with a hold.
 
-local lines, keep, hold, try = int(ARGV[1]), int(ARGV[7]), int(ARGV[8]), int(ARGV[12])
-local order, request, user, activity, trace = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[10]
-local stream, backlog, limits = ARGV[9] ~= '', int(ARGV[9]), ARGV[13] == '1'
-local ARGS, PER_LINE = 13, 9
-
-if not lines or lines < 1 or #ARGV ~= ARGS + lines * PER_LINE then
+local order, request, trace = ARGV[1], ARGV[2], ARGV[4]
+local lines, per_line, try = 1, 5, 0
+local numbered = #ARGV ~= 9
+if numbered then
+    lines, per_line, try = (#ARGV - 6) / 6, 6, int(ARGV[#ARGV])
+end
+if lines < 1 or lines % 1 ~= 0 or not try then
     return {-10, 'argument', 'number of arguments'}
-end
-if not keep or keep < 1 then
-    return {-10, 'argument', 'life of the request record'}
-end
-if not hold or not try or stream and not backlog then
-    return {-10, 'argument', 'number'}
 end
 if order == '' or request == '' then
     return {-10, 'argument', 'id'}
+end
+
+-- recorded reads a request record, a reply of HGETALL: nil if there is none, false if it cannot be read.
+local function recorded(reply)
+    if broken(reply) then
+        return false
+    end
+    if #reply == 0 then
+        return nil
+    end
+    local record = {}
+    for i = 1, #reply, 2 do
+        record[reply[i]] = reply[i + 1]
+    end
+    if record.state == 'undone' then
+        return int(record.try) and record or false
+    end
+    if record.taken then
+        record.nth, record.left = string.match(record.taken, RECORD)
+        if not int(record.nth) or not int(record.left) then
+            return false
+        end
+    elseif not record.state then
+        return false
+    end
+    return record.what and record.order and record or false
 end
 
 -- Read everything, and look at each value before judging any of it.
 
 local list, k = {}, 0
 for i = 1, lines do
-    local a = ARGS + (i - 1) * PER_LINE
-    local l = {
-        item = ARGV[a + 2], variant = ARGV[a + 3], units = int(ARGV[a + 4]), what = ARGV[a + 5],
-        shards = int(ARGV[a + 8]), home = int(ARGV[a + 9]), order = order, id = request,
-    }
-    if ARGV[a + 1] ~= '' then
-        l.order, l.id = order .. '/' .. ARGV[a + 1], request .. '/' .. ARGV[a + 1]
-    end
-    if not l.units or l.units < 1 then
+    local a = 4 + (i - 1) * per_line
+    local units, scope, layout = int(ARGV[a + 1]), ARGV[a + 3], ARGV[a + 4]
+    if not units or units < 1 then
         return {-10, 'argument', 'units'}
     end
-    if not l.shards or l.shards < 1 or not l.home then
+    local shards, home = 1, 0
+    if ARGV[a + 5] ~= '' then
+        shards, home = string.match(ARGV[a + 5], '^(%d+) (%d+)$')
+        shards, home = int(shards), int(home)
+    end
+    if not shards or shards < 1 or not home then
         return {-10, 'argument', 'shards'}
     end
-    l.switch, l.request, k = k + 1, k + 2, k + 2
-    if limits then
+    local control, own, marker, hold = k + 1, k + 2, nil, nil
+    k = k + 2
+    if LIMITS then
         k = k + 1
-        l.marker = k
+        marker = k
     end
-    if hold > 0 then
+    if WAIT > 0 then
         k = k + 1
-        l.hold = k
+        hold = k
     end
-    l.counter, k = k + 1, k + l.shards
+    local counter = k + 1
+    k = k + shards
     if k > #KEYS then
         return {-10, 'argument', 'number of keys'}
     end
 
-    local switch = redis.pcall('HMGET', KEYS[l.switch], 'state', 'layout', ARGV[6])
+    local switch = redis.pcall('HMGET', KEYS[control], 'state', 'layout', ARGV[3])
     if broken(switch) then
         return {-10, 'stored', 'switch'}
     end
-    l.state = switch[1]
-    if switch[2] and switch[2] ~= ARGV[a + 7] then
+    if switch[2] and switch[2] ~= layout then
         return {-20, i, '', switch[2]}
     end
+    local starts, ends, limit, most, over
     if switch[3] then
-        local starts, ends, limit, most, scope = string.match(switch[3], '^(%d+) (%d+) (%d+) (%d+) (%d) %d+$')
-        l.starts, l.ends, l.limit, l.most = int(starts), int(ends), int(limit), int(most)
-        if not l.state or not l.starts or not l.ends or not l.limit or not l.most then
+        starts, ends, limit, most, over = string.match(switch[3], '^(%d+) (%d+) (%d+) (%d+) (%d) %d+$')
+        starts, ends, limit, most = int(starts), int(ends), int(limit), int(most)
+        if not switch[1] or not starts or not ends or not limit or not most then
             return {-10, 'stored', 'switch'}
         end
-        if scope ~= ARGV[a + 6] then
-            return {-20, i, scope, switch[2] or ARGV[a + 7]}
+        if over ~= scope then
+            return {-20, i, over, switch[2] or layout}
         end
     end
 
-    l.left = counted(l.counter, l.shards)
-    if l.left == false then
+    local left = counted(counter, shards)
+    if left == false then
         return {-10, 'stored', 'counter'}
     end
 
-    l.used, l.taken = 0, {}
-    if limits then
-        local marker = redis.pcall('HGETALL', KEYS[l.marker])
-        if broken(marker) then
+    local line = numbered and '/' .. ARGV[a + 6] or ''
+    local used, taken, mine = 0, nil, false
+    if LIMITS then
+        local marks = redis.pcall('HGETALL', KEYS[marker])
+        if broken(marks) then
             return {-10, 'stored', 'marker'}
         end
-        for m = 1, #marker, 2 do
-            local units, nth = string.match(marker[m + 1], '^(%d+):?(%d*)$')
-            units, nth = int(units), nth ~= '' and int(nth) or 1
-            if not units or not nth then
+        taken = {}
+        for m = 1, #marks, 2 do
+            local n, nth = string.match(marks[m + 1], '^(%d+):?(%d*)$')
+            n, nth = int(n), nth ~= '' and int(nth) or 1
+            if not n or not nth then
                 return {-10, 'stored', 'marker'}
             end
-            l.used = l.used + units
-            l.taken[nth] = true
-            l.mine = l.mine or marker[m] == l.order
+            used = used + n
+            taken[nth] = true
+            mine = mine or marks[m] == order .. line
         end
     end
 
-    local record = redis.pcall('HMGET', KEYS[l.request], 'what', 'order', 'state', 'nth', 'left', 'try')
-    if broken(record) then
+    local record = recorded(redis.pcall('HGETALL', KEYS[own]))
+    if record == false then
         return {-10, 'stored', 'request record'}
     end
-    if record[3] == 'undone' then
-        if not int(record[6]) then
-            return {-10, 'stored', 'request record'}
-        end
-        l.undone = int(record[6])
-    elseif record[1] or record[2] or record[3] then
-        if not record[1] or not record[2] or not record[3] or record[4] and not (int(record[4]) and int(record[5])) then
-            return {-10, 'stored', 'request record'}
-        end
-        l.record = record
-    end
-
-    if hold > 0 then
-        local kind = redis.call('TYPE', KEYS[l.hold]).ok
+    local held = false
+    if hold then
+        local kind = redis.call('TYPE', KEYS[hold]).ok
         if kind ~= 'none' and kind ~= 'hash' then
             return {-10, 'stored', 'hold'}
         end
-        l.held = kind == 'hash'
+        held = kind == 'hash'
     end
-    list[i] = l
+    list[i] = {
+        order = order .. line, id = request .. line, units = units, what = ARGV[a + 2], shards = shards, home = home,
+        marker = marker, hold = hold, request = own, counter = counter,
+        state = switch[1], starts = starts, ends = ends, limit = limit, most = most,
+        left = left, used = used, taken = taken, nth = 1, mine = mine or held, record = record,
+    }
 end
 
-local whole, deadlines, orders, first
+local whole, deadlines, orders, first, entries
 if lines > 1 then
     k = k + 1
     whole = k
 end
-if hold > 0 then
+if WAIT > 0 then
     k = k + 1
     deadlines = k
 end
-if stream then
+if BACKLOG and try == 0 then
     k = k + 1
     orders = k
 end
@@ -158,12 +176,12 @@ if #KEYS ~= k then
     return {-10, 'argument', 'number of keys'}
 end
 if whole then
-    first = redis.pcall('HMGET', KEYS[whole], 'what', 'order', 'state')
-    if broken(first) or first[1] and not (first[2] and first[3]) then
+    first = recorded(redis.pcall('HGETALL', KEYS[whole]))
+    if first == false then
         return {-10, 'stored', 'request record'}
     end
-else
-    first = list[1].record or {}
+elseif list[1].record and list[1].record.state ~= 'undone' then
+    first = list[1].record
 end
 if deadlines then
     local kind = redis.call('TYPE', KEYS[deadlines]).ok
@@ -171,7 +189,6 @@ if deadlines then
         return {-10, 'stored', 'deadlines'}
     end
 end
-local entries
 if orders then
     entries = redis.pcall('XLEN', KEYS[orders])
     if broken(entries) then
@@ -181,42 +198,53 @@ end
 
 -- The request has been seen before.
 
-if first[1] then
-    if first[1] ~= (whole and ARGV[11] or list[1].what) then
+if first then
+    if first.what ~= (whole and ARGV[#ARGV - 1] or list[1].what) then
         return {-5, 0}
     end
-    if first[3] == 'open' then
+    if first.state == 'open' then
         return {-6, 0}
     end
-    local state, reply = 'released', {-4, first[2], ''}
+    local state, reply = 'released', {-4, first.order, ''}
     for i = 1, lines do
         local r = list[i].record
-        if not r or r[1] ~= list[i].what or not r[4] then
+        if not r or r.what ~= list[i].what or not r.nth then
             return {-5, i}
         end
-        if r[3] ~= 'released' then
-            state = r[3]
+        if r.state ~= 'released' then
+            state = r.state or 'held'
         end
-        reply[#reply + 1] = r[4]
-        reply[#reply + 1] = r[5]
+        reply[#reply + 1] = r.nth
+        reply[#reply + 1] = r.left
     end
     reply[3] = state
     return reply
 end
 for i = 1, lines do
     local l = list[i]
-    if l.undone and l.undone >= try then
+    local undone = l.record and l.record.state == 'undone'
+    if undone and int(l.record.try) >= try then
         return {-6, i}
     end
-    if l.record or l.held or l.mine then
+    if l.record and not undone or l.mine then
         return {-5, i}
     end
 end
 
 -- Judge. Lines may share a counter or a marker, so what earlier lines will take counts for the later ones.
 
+-- together returns the units of the i-th line and of those before it that share its counter, or its marker.
+local function together(i, which)
+    local units = list[i].units
+    for j = 1, i - 1 do
+        if KEYS[list[j][which]] == KEYS[list[i][which]] then
+            units = units + list[j].units
+        end
+    end
+    return units
+end
+
 local now = clock()
-local wanted, used, nths = {}, {}, {}
 for i = 1, lines do
     local l = list[i]
     if not l.starts then
@@ -234,88 +262,89 @@ for i = 1, lines do
     if not l.left then
         return {-1, i}
     end
-    local counter = KEYS[l.counter]
-    wanted[counter] = (wanted[counter] or 0) + l.units
-    if l.left < wanted[counter] then
+    local wanted = together(i, 'counter')
+    if l.left < wanted then
         return {-2, i, l.left}
     end
-    l.nth = 1
-    if limits then
-        local marker = KEYS[l.marker]
-        used[marker] = (used[marker] or l.used) + l.units
-        if l.limit > 0 and used[marker] > l.limit then
+    l.left = l.left - wanted
+    if LIMITS then
+        if l.limit > 0 and l.used + together(i, 'marker') > l.limit then
             return {-3, i, l.used}
         end
-        nths[marker] = nths[marker] or l.taken
         if l.limit ~= 1 then
-            while nths[marker][l.nth] do
+            for j = 1, i - 1 do
+                if KEYS[list[j].marker] == KEYS[l.marker] then
+                    l.taken[list[j].nth] = true
+                end
+            end
+            while l.taken[l.nth] do
                 l.nth = l.nth + 1
             end
-            nths[marker][l.nth] = true
         end
     end
-    if l.most > 0 and wanted[counter] > l.most then
+    if l.most > 0 and wanted > l.most then
         return {-3, i, l.used}
     end
 end
-if orders and entries + lines > backlog then
+if orders and entries + lines > BACKLOG then
     return {-11}
 end
 
 -- Write. Nothing below can fail.
 
-local life = digits(hold > 0 and math.max(keep, hold + 600000) or keep)
 local least, reply, lasts = nil, {0, order}, 0
-wanted = {}
+local at = (orders or deadlines) and digits(now)
+local deadline = deadlines and digits(now + WAIT)
 for i = 1, lines do
     local l = list[i]
-    local units, nth = digits(l.units), digits(l.nth)
-    local counter = KEYS[l.counter]
-    wanted[counter] = (wanted[counter] or 0) + l.units
-    local left = l.left - wanted[counter]
+    local units, nth, left = digits(l.units), digits(l.nth), digits(l.left)
     take(l.counter, l.shards, l.home, l.units)
-    if limits then
+    if LIMITS then
         redis.call('HSET', KEYS[l.marker], l.order, l.limit == 1 and units or units .. ':' .. nth)
-        redis.call('PEXPIREAT', KEYS[l.marker], digits(l.ends + DAY))
+        -- Another item of the same activity may end later, and then so does a marker that they share.
+        if lines == 1 and l.used == 0 or redis.call('PTTL', KEYS[l.marker]) < l.ends - now + DAY then
+            redis.call('PEXPIREAT', KEYS[l.marker], digits(l.ends + DAY))
+        end
     end
-    local record = {'what', l.what, 'order', l.order, 'state', 'held', 'nth', nth, 'left', digits(left)}
+    if l.record then
+        redis.call('DEL', KEYS[l.request]) -- undone by an earlier try
+    end
+    local taken = nth .. ' ' .. left .. (l.hold and ' 0' or ' 1')
     if try > 0 then
-        record[11], record[12] = 'try', ARGV[12]
-    end
-    if hold > 0 then
-        local deadline = now + hold
-        redis.call('HSET', KEYS[l.request], unpack(record))
-        local held = {'what', l.what, 'request', l.id, 'nth', nth, 'confirmed', '0', 'released', '0',
-            'at', digits(now), 'deadline', digits(deadline)}
-        if trace ~= '' then
-            held[15], held[16] = 'trace', trace
-        end
-        redis.call('HSET', KEYS[l.hold], unpack(held))
-        redis.call('PEXPIREAT', KEYS[l.hold], digits(math.max(deadline, l.ends) + DAY))
-        redis.call('ZADD', KEYS[deadlines], digits(deadline), l.order)
+        redis.call('HSET', KEYS[l.request], 'what', l.what, 'order', l.order, 'taken', taken, 'try', ARGV[#ARGV])
     else
-        redis.call('HSET', KEYS[l.request], 'confirmed', '0', 'released', '0', unpack(record))
+        redis.call('HSET', KEYS[l.request], 'what', l.what, 'order', l.order, 'taken', taken)
     end
-    redis.call('PEXPIRE', KEYS[l.request], life)
-    if stream then
-        local entry = {'order', l.order, 'request', l.id, 'item', l.item, 'variant', l.variant,
-            'activity', activity, 'user', user, 'units', units, 'nth', nth, 'at', digits(now)}
+    redis.call('PEXPIRE', KEYS[l.request], LIFE)
+    if l.hold then
+        taken = nth .. ' ' .. at .. ' ' .. deadline
         if trace ~= '' then
-            entry[19], entry[20] = 'trace', trace
+            redis.call('HSET', KEYS[l.hold], 'what', l.what, 'request', l.id, 'taken', taken, 'trace', trace)
+        else
+            redis.call('HSET', KEYS[l.hold], 'what', l.what, 'request', l.id, 'taken', taken)
         end
-        redis.call('XADD', KEYS[orders], '*', unpack(entry))
+        redis.call('PEXPIREAT', KEYS[l.hold], digits(math.max(now + WAIT, l.ends) + DAY))
+        redis.call('ZADD', KEYS[deadlines], deadline, l.order)
     end
-    least = math.min(least or left, left)
+    if orders then
+        taken = nth .. ' ' .. at
+        if trace ~= '' then
+            redis.call('XADD', KEYS[orders], '*', 'order', l.order, 'request', l.id, 'what', l.what, 'taken', taken, 'trace', trace)
+        else
+            redis.call('XADD', KEYS[orders], '*', 'order', l.order, 'request', l.id, 'what', l.what, 'taken', taken)
+        end
+    end
+    least = math.min(least or l.left, l.left)
     lasts = math.max(lasts, l.ends)
-    reply[#reply + 1] = nth
-    reply[#reply + 1] = digits(left)
+    reply[#reply + 1] = l.nth
+    reply[#reply + 1] = l.left
 end
 if whole then
-    redis.call('HSET', KEYS[whole], 'what', ARGV[11], 'order', order, 'state', 'done')
-    redis.call('PEXPIRE', KEYS[whole], life)
+    redis.call('HSET', KEYS[whole], 'what', ARGV[#ARGV - 1], 'order', order, 'state', 'done')
+    redis.call('PEXPIRE', KEYS[whole], LIFE)
 end
-if deadlines and redis.call('PTTL', KEYS[deadlines]) < hold + DAY then
-    redis.call('PEXPIRE', KEYS[deadlines], digits(hold + DAY))
+if deadlines and redis.call('PTTL', KEYS[deadlines]) < WAIT + DAY then
+    redis.call('PEXPIRE', KEYS[deadlines], digits(WAIT + DAY + HOUR))
 end
 if orders and redis.call('PTTL', KEYS[orders]) < lasts - now + 7 * DAY then
     redis.call('PEXPIRE', KEYS[orders], digits(lasts - now + 8 * DAY))

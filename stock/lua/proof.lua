@@ -26,11 +26,11 @@ local function find()
     if ARGV[1] == '' or ARGV[2] == '' or ARGV[3] == '' then
         return nil, {-10, 'argument', 'id'}
     end
-    local hold = redis.pcall('HMGET', KEYS[1], 'what', 'confirmed', 'released', 'op:' .. ARGV[5], 'request', 'trace')
-    if broken(hold) then
+    local hold = redis.pcall('HMGET', KEYS[1], 'taken', 'confirmed', 'released', 'op:' .. ARGV[5], 'trace', 'what', 'request')
+    if broken(hold) or not hold[1] and redis.call('EXISTS', KEYS[1]) == 1 then
         return nil, {-10, 'stored', 'hold'}
     end
-    local record = redis.pcall('HMGET', KEYS[2], 'what', 'confirmed', 'released', 'op:' .. ARGV[5], 'order', 'state')
+    local record = redis.pcall('HMGET', KEYS[2], 'taken', 'confirmed', 'released', 'op:' .. ARGV[5], 'state', 'what', 'order')
     if broken(record) then
         return nil, {-10, 'stored', 'request record'}
     end
@@ -38,22 +38,32 @@ local function find()
     if kind ~= 'none' and kind ~= 'zset' then
         return nil, {-10, 'stored', 'deadlines'}
     end
-    local mine = record[5] == ARGV[1] and record[6] ~= 'undone'
+    local proves
+    if record[1] or record[6] and not record[5] then
+        proves = string.match(record[1] or '', '^%d+ %d+ ([01])$')
+        if not proves or not record[6] or not record[7] then
+            return nil, {-10, 'stored', 'request record'}
+        end
+    end
+    if hold[1] and not (string.find(hold[1], HOLD) and hold[6] and hold[7]) then
+        return nil, {-10, 'stored', 'hold'}
+    end
+    local mine = proves and record[7] == ARGV[1] and record[5] ~= 'undone'
     local p, from = 1, hold
     if not hold[1] then
-        if not mine or not record[3] then
+        if not mine or proves ~= '1' then
             return nil, {0, 0}
         end
         p, from = 2, record
-    elseif hold[5] ~= ARGV[2] then
+    elseif hold[7] ~= ARGV[2] then
         return nil, {-5, 0}
     end
-    if from[1] ~= ARGV[3] then
+    if from[6] ~= ARGV[3] then
         return nil, {-5, 0}
     end
     local proof = {
-        units = int(string.match(from[1], ':(%d+)$')), confirmed = int(from[2]), released = int(from[3]),
-        op = ARGV[5] ~= '' and from[4], record = mine, trace = hold[6] or '',
+        units = int(string.match(from[6], ':(%d+)$')), confirmed = int(from[2] or '0'), released = int(from[3] or '0'),
+        op = ARGV[5] ~= '' and from[4], record = mine, trace = hold[5] or '',
     }
     if not proof.units or not proof.confirmed or not proof.released or proof.confirmed + proof.released > proof.units then
         return nil, {-10, 'stored', p == 1 and 'hold' or 'request record'}

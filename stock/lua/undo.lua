@@ -15,14 +15,14 @@ local first = marker and 6 or 5
 if #ARGV ~= 14 or not try or try < 1 or not shards or not home or not keep or #KEYS ~= first + shards - 1 then
     return {-10, 'argument', 'number of arguments'}
 end
-local record = redis.pcall('HMGET', KEYS[2], 'try', 'state', 'order')
+local record = redis.pcall('HMGET', KEYS[2], 'try', 'state', 'taken')
 if broken(record) or record[1] and not int(record[1]) then
     return {-10, 'stored', 'request record'}
 end
-if record[2] == 'undone' and int(record[1]) >= try then
+if record[2] == 'undone' and record[1] and int(record[1]) >= try then
     return {1, 0}
 end
-if record[1] and int(record[1]) > try or record[2] and not record[1] then
+if record[1] and int(record[1]) > try or (record[2] or record[3]) and not record[1] then
     return {1, 0} -- a later try's, or no line of such an order: not ours to undo
 end
 local p, proof = find()

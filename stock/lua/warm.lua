@@ -108,8 +108,9 @@ else
         end
     end
     left = 0
-    redis.call('HSET', KEYS[1], 'state', 'open', 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0',
-        'moving', '0', 'returns', '0', 'end', digits(latest), 'layout', ARGV[9], ARGV[2], act)
+    -- What every deduct reads comes first: a small hash is searched from its start.
+    redis.call('HSET', KEYS[1], 'state', 'open', 'layout', ARGV[9], ARGV[2], act, 'warmed', ARGV[1], 'restocked', '0',
+        'withdrawn', '0', 'withheld', '0', 'moving', '0', 'returns', '0', 'end', digits(latest))
     make(2, shards, units)
 end
 redis.call('PEXPIREAT', KEYS[1], digits(latest + DAY))

@@ -12,9 +12,12 @@ local keep, grace = int(ARGV[4]), int(ARGV[5])
 if #KEYS ~= 1 or #ARGV ~= 5 or not keep or not grace or ARGV[1] == '' or ARGV[2] == '' or ARGV[3] == '' then
     return {-10, 'argument', 'number of arguments'}
 end
-local record = redis.pcall('HMGET', KEYS[1], 'what', 'order', 'state', 'try', 'by', 'at')
+local record = redis.pcall('HMGET', KEYS[1], 'what', 'order', 'state', 'try', 'by', 'at', 'taken')
 if broken(record) then
     return {-10, 'stored', 'request record'}
+end
+if record[7] then
+    return {-5, 0} -- of an order with one line
 end
 local now, order, try = clock(), ARGV[2], 0
 if record[1] then
