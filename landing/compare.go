@@ -82,7 +82,7 @@ type Difference struct {
 
 // subject is what the difference is about.
 type subject struct {
-	class                                    Class
+	class                                     Class
 	item, activity, user, order, request, key string
 }
 

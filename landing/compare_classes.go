@@ -86,8 +86,8 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 		j.add(Difference{Class: NoStockRow, Item: it.Item, Redis: it.Left + held})
 		return
 	}
-	if it.Unsettled {
-		return
+	if it.Unsettled || !it.Gone && slices.Contains(it.Segments, -1) {
+		return // or the sale is over, and the counter has gone with it
 	}
 	d := Difference{Item: it.Item, Redis: it.Left + held, SQL: has, Steps: it.Steps}
 	apart := d.Redis - has
@@ -100,8 +100,6 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 		if apart <= 0 {
 			d.action = ActionRestore
 		}
-	case it.Ends.Before(j.At): // nothing is sold any more, and the counter goes with the sale
-		return
 	case apart > 0:
 		d.Class, d.action = RedisAbove, ActionWithdraw
 	case apart < 0:
@@ -138,7 +136,7 @@ func (j *judging) judgeHeld() {
 			continue
 		}
 		if !young && !j.marked[o.Order] && j.limited(&o.Entry) {
-			j.addUnmarked(&o.Entry, false)
+			j.addUnmarked(&o.Entry)
 		}
 	}
 }
@@ -159,9 +157,9 @@ func (j *judging) limited(e *stock.Entry) bool {
 	return sold && j.At.Before(it.Ends)
 }
 
-func (j *judging) addUnmarked(e *stock.Entry, open bool) {
+func (j *judging) addUnmarked(e *stock.Entry) {
 	d := of(OrderWithoutMarker, e)
-	d.action, d.open = ActionRemember, open
+	d.action = ActionRemember
 	j.add(d)
 }
 
@@ -186,7 +184,7 @@ func (j *judging) judgeLive() {
 			j.add(d)
 		}
 		if !j.marked[e.Order] && o == nil && j.limited(&e) {
-			j.addUnmarked(&e, open && j.e.settings.Hold > 0 && false)
+			j.addUnmarked(&e)
 		}
 	}
 }
@@ -196,11 +194,8 @@ func (j *judging) judgeMarks() {
 	for _, m := range j.Marks {
 		o := j.held[m.Order]
 		_, live := j.byNumber[m.Order]
-		if live || j.flying[m.Order] || o != nil && o.Kept() > 0 && j.closed[o.RequestID].m == nil {
-			continue
-		}
-		if o != nil && o.Kept() > 0 {
-			continue // the release of the hold takes it off
+		if live || j.flying[m.Order] || o != nil && o.Kept() > 0 {
+			continue // of a closed order whose units have not come back, the release takes it off
 		}
 		if m.Item == "" && j.asked != nil {
 			continue // it counts over items that were not asked for

@@ -23,6 +23,8 @@ type scripts struct {
 	expired                                *redisx.Script // deadlines
 	moveTake, moveGive, moveDone, moveRead *redisx.Script // segments
 
+	survey, ages, remember, unmark, stray, expire *redisx.Script // comparing with SQL
+
 	tokensPush, tokensOpen, tokensTake, tokensReturn, tokensLook *redisx.Script // tokens
 }
 
@@ -43,7 +45,7 @@ func newScripts(k *keyspace, cfg *config) *scripts {
 	if k.quota {
 		counter = "counter_hash"
 	}
-	return &scripts{
+	all := &scripts{
 		deduct:     newScript("deduct", deductOptions(k, cfg), "common", counter),
 		confirm:    script("confirm", "common", "proof"),
 		release:    script("release", "common", counter, "proof"),
@@ -65,12 +67,22 @@ func newScripts(k *keyspace, cfg *config) *scripts {
 		moveDone:   script("move_done", "common"),
 		moveRead:   script("move_read", "common"),
 	}
+	if !k.quota {
+		all.survey = script("survey", "common")
+		all.ages = script("ages", "common")
+		all.remember = script("remember", "common", "proof")
+		all.unmark = script("unmark", "common")
+		all.stray = script("stray", "common")
+		all.expire = script("expire", "common")
+	}
+	return all
 }
 
 func (s *scripts) all() []*redisx.Script {
 	all := []*redisx.Script{
 		s.deduct, s.confirm, s.release, s.held, s.record, s.wholeOpen, s.wholeClose, s.undo, s.append, s.warm, s.claim,
 		s.place, s.look, s.toggle, s.adjust, s.expired, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
+		s.survey, s.ages, s.remember, s.unmark, s.stray, s.expire,
 		s.tokensPush, s.tokensOpen, s.tokensTake, s.tokensReturn, s.tokensLook,
 	}
 	return slices.DeleteFunc(all, func(s *redisx.Script) bool { return s == nil })

@@ -22,13 +22,18 @@ func (c *Client) ScanHashes(ctx context.Context, prefix string, yield func(keys 
 	return c.scan(ctx, prefix, "hash", yield)
 }
 
+// ScanAll is ScanPrefix for keys of every type.
+func (c *Client) ScanAll(ctx context.Context, prefix string, yield func(keys []string) bool) error {
+	return c.scan(ctx, prefix, "", yield)
+}
+
 func (c *Client) scan(ctx context.Context, prefix, kind string, yield func(keys []string) bool) error {
 	match := globEscaper.Replace(prefix) + "*"
 	var mu sync.Mutex
 	enough := false
 	scan := func(ctx context.Context, node redis.Cmdable) error {
 		for cursor := uint64(0); ; {
-			keys, next, err := node.ScanType(ctx, cursor, match, scanCount, kind).Result()
+			keys, next, err := scanOnce(ctx, node, cursor, match, kind)
 			if err != nil {
 				return classify(err)
 			}
@@ -47,6 +52,13 @@ func (c *Client) scan(ctx context.Context, prefix, kind string, yield func(keys 
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return scan(ctx, node) })
 	}
 	return scan(ctx, c.UniversalClient)
+}
+
+func scanOnce(ctx context.Context, node redis.Cmdable, cursor uint64, match, kind string) ([]string, uint64, error) {
+	if kind == "" {
+		return node.Scan(ctx, cursor, match, scanCount).Result()
+	}
+	return node.ScanType(ctx, cursor, match, scanCount, kind).Result()
 }
 
 var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

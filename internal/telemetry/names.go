@@ -13,6 +13,9 @@ const (
 	SpanStockDeduct   = "holdfast.stock.deduct"
 	SpanStockConfirm  = "holdfast.stock.confirm"
 	SpanStockRelease  = "holdfast.stock.release"
+
+	SpanReconcileCompare = "holdfast.reconcile.compare"
+	SpanReconcileApply   = "holdfast.reconcile.apply"
 )
 
 // Events on spans.
@@ -66,6 +69,9 @@ const (
 	DBOutcome = attribute.Key("holdfast.db.outcome")
 	DBFence   = attribute.Key("holdfast.db.fence")
 
+	ReconcileDifferences = attribute.Key("holdfast.reconcile.differences")
+	ReconcileClass       = attribute.Key("holdfast.reconcile.class")
+
 	LandingOutcome = attribute.Key("holdfast.landing.outcome")
 
 	MessagingSystem        = attribute.Key("messaging.system")
@@ -80,29 +86,31 @@ const (
 
 // Metrics, by name.
 const (
-	MetricLockAcquireDuration = "holdfast.lock.acquire.duration"     // histogram, s
-	MetricLockAcquireAttempts = "holdfast.lock.acquire.attempts"     // histogram, {attempt}
-	MetricLockHoldDuration    = "holdfast.lock.hold.duration"        // histogram, s
-	MetricLockWaiting         = "holdfast.lock.waiting"              // up-down counter, {request}
-	MetricLockHeld            = "holdfast.lock.held"                 // up-down counter, {lock}
-	MetricLockRenewals        = "holdfast.lock.renewals"             // counter, {renewal}
-	MetricLockHandovers       = "holdfast.lock.handovers"            // counter, {handover}
-	MetricLockWakeups         = "holdfast.lock.wakeups"              // counter, {wakeup}
-	MetricLockRefusals        = "holdfast.lock.refusals"             // counter, {request}
-	MetricLockOutOfOrder      = "holdfast.lock.out_of_order"         // counter, {request}
-	MetricLockForced          = "holdfast.lock.forced"               // counter, {lock}
-	MetricDedupBeginDuration  = "holdfast.dedup.begin.duration"      // histogram, s
-	MetricDedupResponseSize   = "holdfast.dedup.response.size"       // histogram, By
-	MetricStockDeductDuration = "holdfast.stock.deduct.duration"     // histogram, s
-	MetricStockUnits          = "holdfast.stock.units"               // counter, {unit}
-	MetricStockRemaining      = "holdfast.stock.remaining"           // gauge, {unit}
-	MetricDBChecks            = "holdfast.db.checks"                 // counter, {check}
-	MetricLandingLag          = "holdfast.landing.lag"               // gauge, s
-	MetricLandingPending      = "holdfast.landing.pending"           // gauge, {order}
-	MetricLandingOrders       = "holdfast.landing.orders"            // counter, {order}
-	MetricMessagesSent        = "messaging.client.sent.messages"     // counter, {message}
-	MetricMessagesConsumed    = "messaging.client.consumed.messages" // counter, {message}
-	MetricProcessDuration     = "messaging.process.duration"         // histogram, s
+	MetricLockAcquireDuration  = "holdfast.lock.acquire.duration"     // histogram, s
+	MetricLockAcquireAttempts  = "holdfast.lock.acquire.attempts"     // histogram, {attempt}
+	MetricLockHoldDuration     = "holdfast.lock.hold.duration"        // histogram, s
+	MetricLockWaiting          = "holdfast.lock.waiting"              // up-down counter, {request}
+	MetricLockHeld             = "holdfast.lock.held"                 // up-down counter, {lock}
+	MetricLockRenewals         = "holdfast.lock.renewals"             // counter, {renewal}
+	MetricLockHandovers        = "holdfast.lock.handovers"            // counter, {handover}
+	MetricLockWakeups          = "holdfast.lock.wakeups"              // counter, {wakeup}
+	MetricLockRefusals         = "holdfast.lock.refusals"             // counter, {request}
+	MetricLockOutOfOrder       = "holdfast.lock.out_of_order"         // counter, {request}
+	MetricLockForced           = "holdfast.lock.forced"               // counter, {lock}
+	MetricDedupBeginDuration   = "holdfast.dedup.begin.duration"      // histogram, s
+	MetricDedupResponseSize    = "holdfast.dedup.response.size"       // histogram, By
+	MetricStockDeductDuration  = "holdfast.stock.deduct.duration"     // histogram, s
+	MetricStockUnits           = "holdfast.stock.units"               // counter, {unit}
+	MetricStockRemaining       = "holdfast.stock.remaining"           // gauge, {unit}
+	MetricDBChecks             = "holdfast.db.checks"                 // counter, {check}
+	MetricLandingLag           = "holdfast.landing.lag"               // gauge, s
+	MetricLandingPending       = "holdfast.landing.pending"           // gauge, {order}
+	MetricLandingOrders        = "holdfast.landing.orders"            // counter, {order}
+	MetricReconcileDifferences = "holdfast.reconcile.differences"     // gauge, {difference}
+	MetricReconcileLastSuccess = "holdfast.reconcile.last_success"    // gauge, s
+	MetricMessagesSent         = "messaging.client.sent.messages"     // counter, {message}
+	MetricMessagesConsumed     = "messaging.client.consumed.messages" // counter, {message}
+	MetricProcessDuration      = "messaging.process.duration"         // histogram, s
 )
 
 // WaitBuckets are the boundaries, in seconds, of the histograms of waits and round trips.

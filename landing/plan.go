@@ -1,0 +1,131 @@
+package landing
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Action says what a correction does.
+type Action string
+
+// The actions. None of them takes anything from SQL's word: they bring Redis to what SQL says, or an order to its end.
+const (
+	// ActionWithdraw takes units off a counter that has too many, ActionRestock adds them to one that has too few.
+	ActionWithdraw Action = "withdraw"
+	ActionRestock  Action = "restock"
+	// ActionRestore makes a counter again that has gone, with the units that SQL says are left.
+	ActionRestore Action = "restore"
+	// ActionThaw opens a frozen item; withheld units are booked as withdrawn, as SQL never had them.
+	ActionThaw Action = "thaw"
+	// ActionRelease writes the order as a closed row, so that a late copy cannot land, and gives its units back in Redis.
+	ActionRelease Action = "release"
+	// ActionRemember writes a live order's marker, or its hold, again.
+	ActionRemember Action = "remember"
+	// ActionUnmark takes an order off its user's limit.
+	ActionUnmark Action = "unmark"
+	// ActionClose closes a live order, in SQL and in Redis.
+	ActionClose Action = "close"
+	// ActionRemove removes a counter that belongs to no sale, ActionExpire gives a key a TTL.
+	ActionRemove Action = "remove"
+	ActionExpire Action = "expire"
+)
+
+// order is in which order corrections are made: what an item's sum depends on first, and its opening last.
+func (a Action) order() int {
+	return slices.Index([]Action{
+		ActionRemove, ActionExpire, ActionUnmark, ActionRemember, ActionRelease, ActionClose, ActionWithdraw, ActionRestock, ActionRestore,
+		ActionThaw,
+	}, a)
+}
+
+// movesUnits tells whether the correction changes how many units can be sold, or takes an order from its user.
+func (a Action) movesUnits() bool {
+	switch a {
+	case ActionWithdraw, ActionRestock, ActionRestore, ActionThaw, ActionRelease, ActionClose:
+		return true
+	}
+	return false
+}
+
+// planVersion is the version of a plan's form.
+const planVersion = 1
+
+// Plan is what is to be done about differences. It is made by [Reconciler.Plan], kept as JSON, read by a person, and executed
+// by [Reconciler.Apply].
+type Plan struct {
+	Version int       `json:"version"`
+	ID      string    `json:"id"`
+	Made    time.Time `json:"made"`
+	// ReviewedBy is who has looked at the plan. Apply refuses one that nobody has.
+	ReviewedBy  string       `json:"reviewed_by"`
+	Corrections []Correction `json:"corrections"`
+}
+
+// Correction is a difference with what is to be done about it.
+type Correction struct {
+	Difference
+	// Action is empty where nothing can be done by itself: Detail says more.
+	Action Action `json:"action,omitempty"`
+	// Approved corrections are made. Plan approves what is within the threshold of the item; whoever reviews the plan may
+	// approve more, or less.
+	Approved bool `json:"approved"`
+	// Why says why a correction was not approved.
+	Why string `json:"why,omitempty"`
+}
+
+// Plan returns what is to be done about the differences of a report. Corrections that move units are approved where all of
+// an item together are within the threshold (WithThreshold); above, a person has to decide. Those that move none are
+// approved.
+func (r *Reconciler) Plan(rep *Report) *Plan {
+	p := &Plan{Version: planVersion, ID: rand.Text(), Made: rep.At, Corrections: []Correction{}}
+	units := map[string]int64{}
+	for i := range rep.Differences {
+		if d := &rep.Differences[i]; d.action.movesUnits() {
+			units[d.Item] += d.Units
+		}
+	}
+	for _, d := range rep.Differences {
+		c := Correction{Difference: d, Action: d.action, Approved: true}
+		switch {
+		case d.action == "":
+			c.Approved, c.Why = false, "left to a person: there is no correction for it"
+		case d.action.movesUnits() && units[d.Item] > r.e.cfg.threshold:
+			c.Approved, c.Why = false, fmt.Sprintf("left to a person: %d units of this item, the threshold is %d", units[d.Item], r.e.cfg.threshold)
+		}
+		p.Corrections = append(p.Corrections, c)
+	}
+	slices.SortStableFunc(p.Corrections, func(a, b Correction) int { return cmp.Compare(a.Action.order(), b.Action.order()) })
+	return p
+}
+
+// Write writes the plan as JSON, indented for whoever reviews it.
+func (p *Plan) Write(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(p)
+}
+
+// ReadPlan reads what Write has written. A field that it does not know is an error, [ErrInvalid]: a misspelt "approved" must
+// not pass for a no.
+func ReadPlan(r io.Reader) (*Plan, error) {
+	dec := json.NewDecoder(r)
+	dec.DisallowUnknownFields()
+	var p Plan
+	if err := dec.Decode(&p); err != nil {
+		return nil, &Error{sentinel: ErrInvalid, reason: "the plan is not of its form: " + err.Error(), cause: err}
+	}
+	if p.Version != planVersion {
+		return nil, fail(ErrInvalid, fmt.Sprintf("the plan is of version %d, this package reads %d", p.Version, planVersion))
+	}
+	for i := range p.Corrections {
+		if a := p.Corrections[i].Action; a != "" && a.order() < 0 {
+			return nil, fail(ErrInvalid, "the plan has an action that there is not")
+		}
+	}
+	return &p, nil
+}

@@ -1,0 +1,205 @@
+package landing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/holdfast-go/holdfast/stock"
+)
+
+// What became of a correction: values of [Result.Outcome].
+const (
+	// ResultApplied: it was made, by this call or by another one at the same time.
+	ResultApplied = "applied"
+	// ResultGone: there is nothing to correct any more; an earlier call has done it, or it has settled by itself.
+	ResultGone = "gone"
+	// ResultLeft: it was not approved.
+	ResultLeft = "left"
+	// ResultUnsettled: the item's units go back and forth, so nobody can say whether it still applies. Apply again later.
+	ResultUnsettled = "unsettled"
+)
+
+// Applied is what [Reconciler.Apply] did.
+type Applied struct {
+	Results []Result `json:"results"`
+}
+
+// Result is what became of one correction.
+type Result struct {
+	Correction
+	Outcome string `json:"outcome"`
+}
+
+// Count returns how many corrections have that outcome.
+func (a *Applied) Count(outcome string) (n int) {
+	for i := range a.Results {
+		if a.Results[i].Outcome == outcome {
+			n++
+		}
+	}
+	return n
+}
+
+// Apply makes the approved corrections of a plan that somebody has reviewed. First it compares once more: if a difference is
+// not what the plan says any more (other units, above all), the plan is stale and nothing is done; a difference that is gone
+// needs no correction. So a plan can be applied again, after a crash half-way through it too, and changes nothing more; and
+// two calls at once, of one plan or of two plans for the same state, change what one of them would.
+//
+// Its errors: [ErrInvalid] for a plan without ReviewedBy, or with an action that does not fit its class; [ErrStale]; those of
+// Compare, of package stock and of the database. After an error Applied says what was done before it.
+func (r *Reconciler) Apply(ctx context.Context, p *Plan) (*Applied, error) {
+	if err := p.check(); err != nil {
+		return &Applied{}, err
+	}
+	ctx, done := r.tel.apply(ctx)
+	a, err := r.apply(ctx, p)
+	done(ctx, a, err)
+	return a, err
+}
+
+func (p *Plan) check() error {
+	switch {
+	case p == nil || p.Version != planVersion:
+		return fail(ErrInvalid, "the plan is not one of this package's: use Plan or ReadPlan")
+	case p.ReviewedBy == "":
+		return fail(ErrInvalid, "nobody has reviewed the plan: set reviewed_by")
+	case len(p.ReviewedBy) > 128:
+		return fail(ErrInvalid, "reviewed_by is longer than 128 bytes")
+	}
+	for i := range p.Corrections {
+		if c := &p.Corrections[i]; c.Approved && c.Action == "" {
+			return fail(ErrInvalid, fmt.Sprintf("a difference of class %s is approved, and there is no correction for it", c.Class))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) apply(ctx context.Context, p *Plan) (*Applied, error) {
+	done := &Applied{}
+	if len(p.Corrections) == 0 {
+		return done, nil
+	}
+	rep, err := r.compare(ctx, nil)
+	if err != nil {
+		return done, err
+	}
+	now := map[subject]*Difference{}
+	for i := range rep.Differences {
+		now[rep.Differences[i].subject()] = &rep.Differences[i]
+	}
+	unsettled := map[string]bool{}
+	for _, item := range rep.Unsettled {
+		unsettled[item] = true
+	}
+	if err := p.fresh(now); err != nil {
+		return done, err
+	}
+	for _, c := range p.Corrections {
+		d := now[c.subject()]
+		outcome := ResultApplied
+		switch {
+		case !c.Approved:
+			outcome = ResultLeft
+		case d == nil && c.sum() && unsettled[c.Item]:
+			outcome = ResultUnsettled
+		case d == nil:
+			outcome = ResultGone
+		default:
+			if err := r.correct(ctx, &c, d, p.ReviewedBy); err != nil {
+				return done, fmt.Errorf("landing: correction %s of %s: %w", c.Action, c.Class, err)
+			}
+		}
+		done.Results = append(done.Results, Result{c, outcome})
+	}
+	return done, nil
+}
+
+// fresh checks that each approved difference is gone or what it was.
+func (p *Plan) fresh(now map[subject]*Difference) error {
+	for i := range p.Corrections {
+		c := &p.Corrections[i]
+		d := now[c.subject()]
+		switch {
+		case !c.Approved:
+		case d == nil:
+			if opposite, ok := now[c.opposite()]; ok && c.sum() {
+				return stale(c, opposite.Units)
+			}
+		case d.Units != c.Units:
+			return stale(c, d.Units)
+		case d.action != c.Action:
+			return fail(ErrInvalid, fmt.Sprintf("the correction of %s is %q, the plan says %q", c.Class, d.action, c.Action))
+		}
+	}
+	return nil
+}
+
+// opposite is the difference the other way round.
+func (d *Difference) opposite() subject {
+	s := d.subject()
+	switch s.class {
+	case RedisAbove:
+		s.class = RedisBelow
+	case RedisBelow:
+		s.class = RedisAbove
+	}
+	return s
+}
+
+func stale(c *Correction, units int64) error {
+	return fail(ErrStale, fmt.Sprintf("%s was %d units when the plan was made, and is %d now: compare and plan anew", c.Class, c.Units, units))
+}
+
+// correct makes one correction. Steps on a counter have an operation id that belongs to the state which the plan has seen,
+// so that each is made once.
+func (r *Reconciler) correct(ctx context.Context, c *Correction, d *Difference, operator string) (err error) {
+	step := "reconcile/" + strconv.Itoa(c.Steps)
+	shop := r.e.counter
+	switch c.Action {
+	case ActionWithdraw:
+		_, err = shop.Adjust(ctx, c.Item, -c.Units, step, operator)
+	case ActionRestock:
+		_, err = shop.Adjust(ctx, c.Item, c.Units, step, operator)
+	case ActionRestore:
+		_, err = shop.Restore(ctx, c.Item, c.Units, step, operator)
+	case ActionThaw:
+		_, err = shop.Thaw(ctx, c.Item, step+"/thaw", operator)
+	case ActionRelease:
+		err = r.release(ctx, &d.entry)
+	case ActionRemember:
+		_, err = shop.Remember(ctx, d.entry, d.open)
+	case ActionUnmark:
+		_, err = shop.Unmark(ctx, d.mark)
+	case ActionClose:
+		err = r.e.close(ctx, d.Order, stock.LimitReached)
+		if errors.Is(err, ErrClosed) {
+			err = nil
+		}
+	case ActionRemove:
+		_, err = shop.RemoveStray(ctx, d.Key)
+	case ActionExpire:
+		_, err = shop.Expire(ctx, d.Key, d.ends)
+	}
+	if errors.Is(err, stock.ErrMismatch) && c.Action.order() >= ActionWithdraw.order() {
+		return &Error{sentinel: ErrStale, reason: "another plan has corrected the item meanwhile: compare and plan anew", cause: err}
+	}
+	return err
+}
+
+// release ends an order that never landed. If it has landed since, nothing is done.
+func (r *Reconciler) release(ctx context.Context, e *stock.Entry) error {
+	f, err := r.e.refuse(ctx, e, stock.Failed, "")
+	if err != nil {
+		return err
+	}
+	if f.release == "" {
+		return nil
+	}
+	err = r.e.end(ctx, e, f)
+	if errors.Is(err, stock.ErrAlreadyConfirmed) {
+		return nil // paid for meanwhile: the next comparison shows it
+	}
+	return err
+}

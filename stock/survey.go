@@ -1,0 +1,220 @@
+package stock
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Survey is what a Counter keeps in Redis, for comparing it with SQL. See [Counter.Survey].
+type Survey struct {
+	// At is when the counters were read, by Redis's clock.
+	At time.Time
+	// Items are those that have a switch, sorted.
+	Items []SurveyedItem
+	// Held are the orders whose units are held or have ended, as long as Redis remembers them: the holds or, without
+	// WithHold, the records of requests.
+	Held []SurveyedOrder
+	// Marks are the entries of limits.
+	Marks []Mark
+	// Landing and Dead are the entries of streams and of dead letters.
+	Landing, Dead []Entry
+	// Strays are counters without a switch, Eternal keys without a TTL, Unreadable keys whose value is not of its form.
+	Strays, Eternal, Unreadable []string
+}
+
+// SurveyedItem is an item's stock at one instant for each segment.
+type SurveyedItem struct {
+	Status
+	Item string
+	// Gone is true if a counter is missing while the sale is on: its units count as 0 in Left.
+	Gone bool
+	// Steps is how many steps of operators (Adjust, Restore, Thaw) the item remembers.
+	Steps int
+	// Limits are those of the item's activities.
+	Limits map[string]Limit
+	// Ends is the latest end of its activities.
+	Ends time.Time
+	// Unsettled is true if units came back, or were on their way between segments, while the survey was made: then
+	// counters and orders do not belong to one instant, and adding them up proves nothing.
+	Unsettled bool
+
+	read    map[int]int64 // partition -> when its counter was read, Unix milliseconds
+	returns int64
+}
+
+// SurveyedOrder is an order whose units are held, or were.
+type SurveyedOrder struct {
+	Entry
+	// Confirmed and Released are how many of its units have ended.
+	Confirmed, Released int64
+	// Deadline is that of the hold; zero without WithHold.
+	Deadline time.Time
+	// Counted is true if the order was taken before its counter was read, so that its units are missing there.
+	Counted bool
+}
+
+// Kept is how many of the order's units have not come back.
+func (o *SurveyedOrder) Kept() int64 { return o.Units - o.Released }
+
+// Mark is an order's entry in the limit of its user. Item and Variant are empty where the limit does not count over them.
+type Mark struct {
+	Order, User, Item, Variant, Activity string
+	Units                                int64
+
+	key, value string
+}
+
+// Survey reads all that the Counter keeps in Redis, with SCAN, and changes nothing. between, if it is not nil, is called
+// with the items before any counter is read: whoever takes a snapshot of SQL there has one that is not younger than the
+// counters. It costs as much as there are keys, and memory for each order: call it for a comparison now and then, not in a
+// request. It is not for quotas. Its errors: ErrInvalid, ErrUnavailable, and what between returns.
+func (c *Counter) Survey(ctx context.Context, between func(items []string) error) (*Survey, error) {
+	if c.keys.quota {
+		return nil, misuse("a quota has no orders in SQL to compare with")
+	}
+	switches, err := c.findSwitches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.surveyItems(ctx, switches)
+	if err != nil {
+		return nil, err
+	}
+	if between != nil {
+		if err := between(slices.Sorted(maps.Keys(before))); err != nil {
+			return nil, err
+		}
+	}
+	items, err := c.surveyItems(ctx, switches)
+	if err != nil {
+		return nil, err
+	}
+	s := &surveying{c: c, Survey: &Survey{}, items: items}
+	if err := s.readKeys(ctx); err != nil {
+		return nil, err
+	}
+	after, err := c.surveyItems(ctx, switches)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(items)) {
+		it := items[name]
+		first, last := before[name], after[name]
+		it.Unsettled = it.Unsettled || first == nil || last == nil || first.returns != last.returns || it.Moving > 0 ||
+			first.Steps != last.Steps || first.Moving > 0 || last.Moving > 0
+		s.Items = append(s.Items, *it)
+		for _, at := range it.read {
+			s.At = later(s.At, time.UnixMilli(at))
+		}
+	}
+	return s.Survey, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// findSwitches returns the keys of all switches.
+func (c *Counter) findSwitches(ctx context.Context) ([]string, error) {
+	var found []string
+	err := c.rdb.ScanHashes(ctx, c.keys.prefix+"stock:", func(keys []string) bool {
+		for _, key := range keys {
+			if c.keys.parse(key).role == roleSwitch {
+				found = append(found, key)
+			}
+		}
+		return true
+	})
+	if err != nil {
+		return nil, reading(transport(err))
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// surveyItems reads counters and switches, each segment at one instant.
+func (c *Counter) surveyItems(ctx context.Context, switches []string) (map[string]*SurveyedItem, error) {
+	items := map[string]*SurveyedItem{}
+	for _, key := range switches {
+		a, err := c.run(ctx, c.scripts.survey, []string{key, strings.TrimSuffix(key, ":ctl")})
+		if err != nil {
+			if e, ok := as(err); ok && e.ErrorType() == "corrupt" {
+				continue // reported as unreadable
+			}
+			return nil, reading(err)
+		}
+		if a.code() != 0 {
+			continue // it only remembers where the item lies, or has just expired
+		}
+		p := c.keys.parse(key)
+		it := items[p.item]
+		if it == nil {
+			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, read: map[int]int64{}}
+			items[p.item] = it
+		}
+		if err := it.add(p.part, a); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// add adds the answer of survey.lua for one segment.
+func (it *SurveyedItem) add(part int, a answer) error {
+	at, err := a.number(1)
+	if err != nil {
+		return err
+	}
+	left, err := a.number(2)
+	if err != nil {
+		return err
+	}
+	it.read[part] = at
+	it.Segments = append(it.Segments, left)
+	it.Left += max(left, 0)
+	var ends int64
+	numbers := map[string]*int64{
+		"moving": &it.Moving, "warmed": &it.Warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &it.Withheld,
+		"returns": &it.returns, "end": &ends,
+	}
+	for i := 3; i+1 < len(a); i += 2 {
+		name, value := a.text(i), a.text(i+1)
+		if to := numbers[name]; to != nil {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return corrupt("switch")
+			}
+			*to += n
+		}
+		if name == "state" && (it.State == "" || it.State == stateOpen) {
+			it.State = value
+		}
+		if strings.HasPrefix(name, "op:") {
+			it.Steps++
+		}
+		if activity, ok := strings.CutPrefix(name, "act:"); ok {
+			f := strings.Fields(value)
+			if len(f) != 6 {
+				return corrupt("switch")
+			}
+			var limit Limit
+			limit.Units, _ = strconv.ParseInt(f[2], 10, 64) // the scripts have checked it
+			limit.PerOrder, _ = strconv.ParseInt(f[3], 10, 64)
+			scope, _ := strconv.Atoi(f[4])
+			limit.Over = Scope(scope)
+			it.Limits[activity] = limit
+		}
+	}
+	it.Ends = later(it.Ends, time.UnixMilli(ends))
+	if left < 0 && at < ends+time.Hour.Milliseconds() {
+		it.Gone = true
+	}
+	return nil
+}
