@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -15,31 +16,26 @@ import (
 // bench runs the ways one after another over real HTTP on a loopback port.
 type bench struct {
 	tableConfig
-	shop     *shop
-	ways     []way
+	hall     *hall
 	server   *http.Server
 	base     string // http://127.0.0.1:port
 	progress *progress
-	items    int64 // each row sells an item of its own
+	think    atomic.Int64 // nanoseconds that the unguarded way thinks between reading and writing
+	items    int64        // each row sells an item of its own
 }
 
-func newBench(s *shop, c tableConfig, progressTo io.Writer) (*bench, error) {
-	b := &bench{tableConfig: c, shop: s, ways: s.ways(), progress: newProgress(progressTo)}
+func newBench(h *hall, c tableConfig, progressTo io.Writer) (*bench, error) {
+	b := &bench{tableConfig: c, hall: h, progress: newProgress(progressTo)}
 	r := chi.NewRouter()
-	for i, w := range b.ways {
-		h := w.handler
-		route := r.With()
-		if w.guard != nil {
-			route = r.With(w.guard)
-		}
-		route.Method(http.MethodPost, fmt.Sprintf("/%d/items/{itemID}/orders", i), h)
+	for i, w := range h.ways {
+		r.With(w.guards...).Method(http.MethodPost, fmt.Sprintf("/%d/items/{itemID}/orders", i), buyer(w.status, w.buy))
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	b.base = "http://" + listener.Addr().String()
-	b.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	b.server = &http.Server{Handler: b.thinking(r), ReadHeaderTimeout: time.Minute}
 	go func() { _ = b.server.Serve(listener) }() // ends with Close
 	return b, nil
 }
@@ -49,7 +45,7 @@ func (b *bench) Close() error { return b.server.Close() }
 
 func (b *bench) run(ctx context.Context) ([]row, error) {
 	var rows []row
-	for i, w := range b.ways {
+	for i, w := range b.hall.ways {
 		r, err := b.row(ctx, i, w)
 		if err != nil {
 			return nil, fmt.Errorf("row %s: %w", w.name, err)
@@ -63,12 +59,12 @@ func (b *bench) run(ctx context.Context) ([]row, error) {
 // thinkTimes are tried one after another until the unguarded row shows its bug.
 var thinkTimes = []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond}
 
-func (b *bench) row(ctx context.Context, i int, w way) (row, error) {
+func (b *bench) row(ctx context.Context, i int, w *way) (row, error) {
 	if !w.unguarded {
 		return b.measure(ctx, i, w)
 	}
 	for _, think := range thinkTimes {
-		b.shop.think = think
+		b.think.Store(int64(think))
 		r, err := b.measure(ctx, i, w)
 		if err != nil || !r.Clean {
 			if think > 0 {
@@ -80,19 +76,26 @@ func (b *bench) row(ctx context.Context, i int, w way) (row, error) {
 	return row{}, errors.New("no think time shows the bug")
 }
 
-func (b *bench) measure(ctx context.Context, i int, w way) (row, error) {
+// thinking tells the unguarded row how long to think.
+func (b *bench) thinking(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), thinkKey{}, time.Duration(b.think.Load()))
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+func (b *bench) measure(ctx context.Context, i int, w *way) (row, error) {
 	b.items++
 	item := b.items
-	if err := b.open(ctx, w, item); err != nil {
+	if err := w.open(ctx, item, int64(b.stock)); err != nil {
 		return row{}, err
 	}
-	pool, err := b.shop.DB.DB()
+	pool, err := b.hall.DB.DB()
 	if err != nil {
 		return row{}, err
 	}
 	before := pool.Stats()
-	url := fmt.Sprintf("%s/%d/items/%d/orders", b.base, i, item)
-	load, err := b.load(ctx, w.name, url)
+	load, err := b.load(ctx, w, fmt.Sprintf("%s/%d/items/%d/orders", b.base, i, item))
 	if err != nil {
 		return row{}, err
 	}
@@ -100,12 +103,37 @@ func (b *bench) measure(ctx context.Context, i int, w way) (row, error) {
 	if n, wait := pool.Stats().WaitCount-before.WaitCount, pool.Stats().WaitDuration-before.WaitDuration; n > 0 && w.name == "db" {
 		r.notes = append(r.notes, fmt.Sprintf("%d times a request waited for a connection to the database, %v on average: the hot row", n, (wait/time.Duration(n)).Round(10*time.Microsecond)))
 	}
+	if w.name == "version" {
+		r.notes = append(r.notes, fmt.Sprintf("%d writes for %d orders came too late and were tried again", b.hall.conflicts.Swap(0), r.Successes))
+	}
+	if w.status == http.StatusAccepted {
+		took, err := b.landed(ctx, item, len(load.orders))
+		if err != nil {
+			return r, err
+		}
+		r.notes = append(r.notes, fmt.Sprintf("the last order was in SQL %v after the last answer", took.Round(time.Millisecond)))
+	}
 	return r, b.check(ctx, w, item, load, &r)
 }
 
-func (b *bench) open(ctx context.Context, w way, item int64) error {
-	if w.unguarded {
-		return b.shop.DB.WithContext(ctx).Create(&plainStock{ItemID: item, Stock: int64(b.stock)}).Error
+// landed waits until the orders of an item have reached SQL. What is still missing after that is the checker's to find.
+func (b *bench) landed(ctx context.Context, item int64, want int) (took time.Duration, err error) {
+	start := time.Now()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for time.Since(start) < 30*time.Second {
+		var rows int64
+		if err := b.hall.DB.WithContext(ctx).Model(&SeckillOrder{}).Where("item_id = ?", item).Count(&rows).Error; err != nil {
+			return 0, err
+		}
+		if rows >= int64(want) {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	}
-	return b.shop.open(ctx, item, int64(b.stock))
+	return time.Since(start), nil
 }

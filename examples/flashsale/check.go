@@ -7,8 +7,8 @@ import (
 
 // check judges a row by what lies in the stores, not by what the server said: it fills in what is left, the duplicates
 // and the verdict.
-func (b *bench) check(ctx context.Context, w way, item int64, l *load, r *row) error {
-	db := b.shop.DB.WithContext(ctx)
+func (b *bench) check(ctx context.Context, w *way, item int64, l *load, r *row) error {
+	db := b.hall.DB.WithContext(ctx)
 	stockTable, orderTable := "item_stock", "seckill_order"
 	if w.unguarded {
 		stockTable, orderTable = "plain_stocks", "plain_orders"
@@ -39,8 +39,12 @@ func (b *bench) check(ctx context.Context, w way, item int64, l *load, r *row) e
 	fault(r.FinalStock != units-orders, "%d units and %d orders leave %d, the row says %d", units, orders, units-orders, r.FinalStock)
 	fault(int64(r.Successes) != orders, "%d buyers were told they have an order, there are %d orders", r.Successes, orders)
 	fault(int64(r.Successes) != min(units, int64(l.demand)), "%d of %d units were sold to %d users", r.Successes, units, l.demand)
-	if w.redis {
-		left, err := b.shop.counter.Remaining(ctx, item)
+	fault(w.repeats && l.replays != l.again, "%d requests with an order were sent again, %d got it again", l.again, l.replays)
+	if len(l.faults) > 0 {
+		fault(true, "%d answers contradict earlier ones: %s", len(l.faults), l.faults[0])
+	}
+	if w.left != nil {
+		left, err := w.left(ctx, item)
 		if err != nil {
 			return err
 		}
@@ -48,7 +52,7 @@ func (b *bench) check(ctx context.Context, w way, item int64, l *load, r *row) e
 	}
 	r.Clean = len(faults) == 0
 	r.notes = append(r.notes, faults...)
-	if n := l.odd(); n != "" {
+	if n := l.odd(w); n != "" {
 		r.notes = append(r.notes, "unexpected answers: "+n)
 	}
 	return nil

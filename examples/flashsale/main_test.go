@@ -2,22 +2,16 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"regexp"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"go.opentelemetry.io/otel"
-
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/stock"
 )
 
 func TestMain(m *testing.M) { testserver.Main(m) }
@@ -25,7 +19,7 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 func table(t *testing.T, args ...string) []row {
 	t.Helper()
 	var out bytes.Buffer
-	args = append([]string{"-json", "-buyers", "60", "-stock", "25", "-duration", "300ms"}, args...)
+	args = append([]string{"-json", "-buyers", "40", "-stock", "15", "-duration", "80ms", "-modes", "all"}, args...)
 	if err := runTable(t.Context(), args, &out, io.Discard); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -40,19 +34,23 @@ func table(t *testing.T, args ...string) []row {
 	return rows
 }
 
-// D01, D67, D68: the row without control is found guilty, all others sell exactly what there is; also when one user or a
-// few of them do all the buying.
+// D01, D67, D68, O30, O31: the row without control is found guilty, all others sell exactly what there is; also when one
+// user or a few of them do all the buying, and when clients send again, under the same id or under new ones.
 func TestTable(t *testing.T) {
-	for _, users := range []string{"distinct", "one", "zipf"} {
-		t.Run(users, func(t *testing.T) {
-			for _, r := range table(t, "-users", users) {
+	for _, users := range userModes {
+		t.Run(string(users), func(t *testing.T) {
+			rows := table(t, "-users", string(users))
+			if len(rows) != 11 {
+				t.Errorf("%d rows, want 11", len(rows))
+			}
+			for _, r := range rows {
 				if r.Clean == (r.Mode == "none") {
 					t.Errorf("row %+v has the wrong verdict", r)
 				}
-				if r.Mode != "none" && (r.Duplicates != 0 || r.FinalStock != 25-int64(r.Successes) || r.P99 < r.P50 || r.Requests < r.Successes) {
+				if r.Mode != "none" && (r.Duplicates != 0 || r.FinalStock != 15-int64(r.Successes) || r.P99 < r.P50 || r.Requests < r.Successes) {
 					t.Errorf("row %+v does not add up", r)
 				}
-				if users == "one" && r.Mode != "none" && r.Successes != 1 {
+				if users == one && r.Mode != "none" && r.Successes != 1 {
 					t.Errorf("one user bought %d times in row %s", r.Successes, r.Mode)
 				}
 			}
@@ -100,99 +98,109 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"table", "-users", "many"}, {"table", "-stock", "0"}, {"table", "x"}, {"sell"}, {"-trace", "loud"}} {
+	for _, args := range [][]string{{"table", "-users", "many"}, {"table", "-modes", "none,fast"}, {"-late", "keep"}, {"table", "-stock", "0"}, {"table", "x"}, {"sell"}, {"-trace", "loud"}} {
 		if err := run(t.Context(), args); err == nil {
 			t.Errorf("%v was accepted", args)
 		}
 	}
 }
 
-// buffer is written by the shop and read by the test.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// The shop that "go run" serves does what its three curl lines promise, and the trace shows the steps of a purchase.
-func TestShopAndItsTrace(t *testing.T) {
-	provider := otel.GetTracerProvider()
-	t.Cleanup(func() { otel.SetTracerProvider(provider) })
-	var out buffer
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- runShop(ctx, []string{"-addr", "127.0.0.1:0", "-trace", "tree"}, &out) }()
-	port := regexp.MustCompile(`localhost:(\d+)/items`)
-	testserver.Eventually(t, 20*time.Second, func() bool { return port.MatchString(out.String()) }, "the shop to say where it is")
-	base := "http://" + net.JoinHostPort("127.0.0.1", port.FindStringSubmatch(out.String())[1])
-
-	var first string
-	for i, want := range []struct {
-		key      string
-		status   int
-		replayed bool
-	}{{"a-1", 201, false}, {"a-1", 201, true}, {"a-2", 409, false}} {
-		res, body := post(t, base+"/items/1001/orders", want.key)
-		if res.StatusCode != want.status || (res.Header.Get("Idempotent-Replayed") == "true") != want.replayed {
-			t.Errorf("purchase %d: %d %s, replayed %q", i+1, res.StatusCode, body, res.Header.Get("Idempotent-Replayed"))
+// O32: the same seed plans the same requests, another one others.
+func TestPlan(t *testing.T) {
+	plan := func(m userMode, seed uint64) (all []request) {
+		for buyer := range 3 {
+			next := m.plan(seed, buyer, 3)
+			for range 30 {
+				all = append(all, next())
+			}
 		}
-		if i == 0 {
-			first = body
+		return all
+	}
+	for _, m := range userModes {
+		if !slices.Equal(plan(m, 7), plan(m, 7)) || slices.Equal(plan(m, 7), plan(m, 8)) {
+			t.Errorf("%s: the plan does not depend on the seed alone", m)
 		}
-		if i == 1 && body != first {
-			t.Errorf("the replay is %q, the first answer was %q", body, first)
+		users, ids := map[int64]int{}, map[string]int{}
+		for _, r := range plan(m, 7) {
+			users[r.user]++
+			ids[r.id]++
+		}
+		want := map[userMode][2]int{distinct: {90, 90}, one: {1, 90}, sameID: {30, 30}, newID: {30, 90}}[m]
+		if m != zipf && (len(users) != want[0] || len(ids) != want[1]) {
+			t.Errorf("%s: %d users with %d ids, want %v", m, len(users), len(ids), want)
 		}
 	}
-	res, err := http.Get(base + "/items/1001") //nolint:noctx // a test
+}
+
+// D17: what a crash between the steps of DECR with compensation leaves, the checker finds.
+func TestDecrDrifts(t *testing.T) {
+	s, err := openStores(t.Context(), stores.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
-	if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), `"redis":4`) || !strings.Contains(string(body), `"sql":4`) {
-		t.Errorf("what is left: %s, want 4 in both", body)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	shop := &decrShop{&shop{Stores: s}}
+	b := &bench{tableConfig: tableConfig{stock: 3}, hall: &hall{shop: shop.shop}}
+	w := &way{status: 201, open: shop.open, left: shop.left}
+	if _, err := shop.buy(t.Context(), purchase{1, 1}); !errors.Is(err, stock.ErrNotWarmed) {
+		t.Errorf("without a counter: %v, want not warmed", err)
 	}
-	http.DefaultClient.CloseIdleConnections()
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
+	if err := w.open(t.Context(), 1, 3); err != nil {
+		t.Fatal(err)
 	}
-	for _, want := range []string{
-		"POST /items/{itemID}/orders", "holdfast.dedup.begin", "executed", "holdfast.stock.deduct", "deducted",
-		"INSERT seckill_order", "UPDATE item_stock", "applied", "replayed", "limit_reached",
+	l := newLoad()
+	for user := range int64(3) {
+		no, err := shop.buy(t.Context(), purchase{user, 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.orders[no] = no
+		l.demand++
+	}
+	if _, err := shop.buy(t.Context(), purchase{9, 1}); !errors.Is(err, errSoldOut) {
+		t.Errorf("the fourth of three: %v", err)
+	}
+	judge := func() row {
+		r := l.row("decr")
+		if err := b.check(t.Context(), w, 1, l, &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	if r := judge(); !r.Clean || r.FinalStock != 0 {
+		t.Errorf("%+v %v", r, r.notes)
+	}
+	if err := s.Redis.Decr(t.Context(), shop.key(1)).Err(); err != nil { // and then the process dies
+		t.Fatal(err)
+	}
+	if r := judge(); r.Clean || !slices.Contains(r.notes, "-1 left in Redis, 0 in SQL") {
+		t.Errorf("the drift was not found: %v", r.notes)
+	}
+}
+
+// What a client hears must not contradict what it has heard before.
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		repeats bool
+		answers []string // "" is a refusal
+		faults  int
+	}{
+		"the same order again":           {true, []string{"", "a", "a"}, 0},
+		"another order":                  {true, []string{"a", "b"}, 1},
+		"refused after a success":        {true, []string{"a", ""}, 1},
+		"refused where nobody remembers": {false, []string{"a", ""}, 0},
+		"sold twice":                     {false, []string{"a", "b"}, 1},
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the traces do not show %q:\n%s", want, out.String())
+		l := newLoad()
+		for _, order := range c.answers {
+			l.judge(&way{repeats: c.repeats}, "id", order != "", order)
+		}
+		if len(l.faults) != c.faults {
+			t.Errorf("%s: %v", name, l.faults)
 		}
 	}
-}
-
-func post(t *testing.T, url, key string) (*http.Response, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("X-User", "42")
-	req.Header.Set("Idempotency-Key", key)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res, fmt.Sprintf("%s", body)
 }

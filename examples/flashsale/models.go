@@ -51,3 +51,11 @@ type plainOrder struct {
 	ID             int64
 	UserID, ItemID int64 `gorm:"index:idx_plain"`
 }
+
+// Payment is what a request has paid, or what was sent back. One row a request.
+type Payment struct {
+	ID        int64
+	RequestID string `guard:"request" gorm:"size:43;not null;uniqueIndex:uk_payment_request"`
+	OrderNo   string `gorm:"size:64;not null;index"`
+	Refunded  bool   `gorm:"not null"`
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-go/holdfast/examples/internal/stores"
+	"github.com/holdfast-go/holdfast/stock"
 )
 
 const shopItem, shopUnits = 1001, 5
@@ -23,6 +24,10 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	config := stores.Flags(fs)
 	addr := fs.String("addr", ":8080", "`address` to listen on")
 	trace := fs.String("trace", "", "show traces on standard output: `tree` or stdout")
+	hold := fs.Duration("hold", 2*time.Minute, "an order that is not paid for that long is closed, and its unit sold to somebody else")
+	grace := fs.Duration("grace", 0, "how much longer the unit is held than the customer is told")
+	late := fs.String("late", "refund", "what becomes of a payment for a closed order: `refund`, or again: another unit if there is one")
+	worker := fs.Bool("worker", false, "answer as soon as Redis has accepted an order, and land it in SQL by a worker")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -34,12 +39,19 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	shop, err := newShop(s)
+	opts := []stock.Option{stock.WithHold(*hold + *grace)}
+	if *worker {
+		opts = append(opts, stock.WithStream())
+	}
+	shop, err := newShop(s, "", opts...)
 	if err != nil {
 		return err
 	}
+	if shop.late, err = latePolicyOf(*late); err != nil {
+		return errors.Join(err, shop.guard.Close(ctx))
+	}
 	if err := shop.open(ctx, shopItem, shopUnits); err != nil {
-		return err
+		return errors.Join(err, shop.guard.Close(ctx))
 	}
 	stopTraces, err := startTraces(*trace, out)
 	if err != nil {
@@ -50,8 +62,8 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, shopUnits)
-	return serve(ctx, listener, shop)
+	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, shopUnits, *hold, *late)
+	return serve(ctx, listener, shop, *worker)
 }
 
 const usage = `The shop is open (%[1]s): item %[3]d, %[4]d units, one a user. Try:
@@ -62,28 +74,47 @@ const usage = `The shop is open (%[1]s): item %[3]d, %[4]d units, one a user. Tr
 
   curl localhost:%[2]d/items/%[3]d                                                               # what is left, in Redis and SQL
 
+With what the first one has answered:
+
+  curl localhost:%[2]d/orders/REQUEST -H "X-User: 42"                                            # unpaid, paid, or closed after %[5]v
+  curl -i -X POST localhost:%[2]d/orders/ORDER/payments -H "X-User: 42" -H "Idempotency-Key: p-1" # paid; too late: %[6]s
+  curl -i -X DELETE localhost:%[2]d/orders/ORDER -H "X-User: 42"                                  # closed, and the unit is back
+
 Start it with -trace=tree to see what a purchase does, step by step. Stop with Ctrl-C.
 `
 
 // routes is what an application has anyway, with one line a guarded route.
-func routes(s *shop) http.Handler {
+func routes(s *shop, worker bool) http.Handler {
+	buy := buyer(http.StatusCreated, s.buyOnce)
+	if worker {
+		buy = buyer(http.StatusAccepted, s.accept)
+	}
 	r := chi.NewRouter()
 	r.Use(serverSpan, middleware.Recoverer)
-	r.With(s.guard.Dedup("{userID}")).Post("/items/{itemID}/orders", buyer(s.buyOnce))
+	r.With(s.guard.Dedup("{userID}")).Post("/items/{itemID}/orders", buy)
 	r.Get("/items/{itemID}", s.stockOf)
+	r.Get("/orders/{requestID}", s.statusOf)
+	r.With(s.guard.Dedup("{userID}")).Post("/orders/{orderNo}/payments", s.pay)
+	r.Delete("/orders/{orderNo}", s.cancel)
 	return r
 }
 
-func serve(ctx context.Context, listener net.Listener, s *shop) error {
-	server := &http.Server{Handler: routes(s), ReadHeaderTimeout: 5 * time.Second}
+// serve serves the shop until ctx ends, with what works in the background: the sweeper closes orders that nobody has paid,
+// and the worker lands those that Redis has accepted.
+func serve(ctx context.Context, listener net.Listener, s *shop, worker bool) error {
+	stop := background(ctx, s.lander.Sweeper().Run, func() error { return nil })
+	if worker {
+		stop = background(ctx, s.lander.Worker().Run, stop)
+	}
+	server := &http.Server{Handler: routes(s, worker), ReadHeaderTimeout: 5 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
 	case err := <-failed:
-		return err
+		return errors.Join(err, stop())
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	return errors.Join(server.Shutdown(grace), s.guard.Close(grace))
+	return errors.Join(server.Shutdown(grace), stop(), s.guard.Close(grace))
 }

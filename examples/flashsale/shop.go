@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"gorm.io/gorm"
 
+	"github.com/holdfast-go/holdfast/dedup"
 	"github.com/holdfast-go/holdfast/examples/internal/stores"
 	"github.com/holdfast-go/holdfast/gormplugin"
+	"github.com/holdfast-go/holdfast/landing"
 	holdfast "github.com/holdfast-go/holdfast/middleware"
 	"github.com/holdfast-go/holdfast/stock"
 )
@@ -21,24 +25,45 @@ import (
 // activity is the one sale that this example runs.
 const activity = 1
 
-// shop sells items, in each of the ways that the load table compares.
+// shop sells items from a counter. The one that is served has a hold; the load table has several, of different kinds.
 type shop struct {
 	*stores.Stores
-	guard   *holdfast.Guard
-	counter *stock.Counter
-	think   time.Duration // how long the unguarded way thinks between reading and writing
+	guard    *holdfast.Guard
+	counter  *stock.Counter
+	lander   *landing.Lander[SeckillOrder, ItemStock]
+	segments int
+	late     latePolicy
+
+	conflicts atomic.Int64 // writes by version that came too late
 }
 
-func newShop(s *stores.Stores) (*shop, error) {
-	guard, err := holdfast.New(s.Redis, holdfast.WithValue("userID", currentUser), holdfast.Prefix(s.Prefix))
+// newShop makes a shop whose keys begin with the prefix of the run and name.
+func newShop(s *stores.Stores, name string, opts ...stock.Option) (*shop, error) {
+	prefix := s.Prefix + name
+	guard, err := holdfast.New(s.Redis, holdfast.WithValue("userID", currentUser), holdfast.Prefix(prefix))
 	if err != nil {
 		return nil, err
 	}
-	counter, err := stock.New(s.Redis, stock.Prefix(s.Prefix))
+	counter, err := stock.New(s.Redis, append(opts, stock.Prefix(prefix))...)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, guard.Close(context.Background()))
 	}
-	return &shop{Stores: s, guard: guard, counter: counter}, nil
+	lander, err := landing.New[SeckillOrder, ItemStock](counter, s.DB, orderOf, landing.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, errors.Join(err, guard.Close(context.Background()))
+	}
+	return &shop{Stores: s, guard: guard, counter: counter, lander: lander}, nil
+}
+
+// orderOf makes the row of an order that was accepted in Redis. Its number and its request id are filled in.
+func orderOf(e stock.Entry) SeckillOrder {
+	number := func(id string) int64 {
+		n, _ := strconv.ParseInt(id, 10, 64) // this shop has put in numbers only
+		return n
+	}
+	return SeckillOrder{
+		UserID: number(e.User), ItemID: number(e.Item), ActivityID: number(e.Activity), Nth: int16(e.Nth), Units: e.Units, CreateTime: e.At,
+	}
 }
 
 // currentUser stands in for authentication: a real service takes the user from its session or token.
@@ -56,13 +81,12 @@ func (errNobody) HTTPStatus() int { return http.StatusUnauthorized }
 
 // open puts units of an item on sale, in SQL and in Redis.
 func (s *shop) open(ctx context.Context, item, units int64) error {
-	err := s.DB.WithContext(ctx).Create(&ItemStock{ItemID: item, Stock: units}).Error
-	if err != nil {
-		return fmt.Errorf("item %d in SQL: %w", item, err)
+	if err := s.openInSQL(ctx, item, units); err != nil {
+		return err
 	}
 	now := time.Now()
-	_, err = s.counter.Warm(ctx, stock.Sale{
-		Item: item, Activity: activity, Units: units,
+	_, err := s.counter.Warm(ctx, stock.Sale{
+		Item: item, Activity: activity, Units: units, Segments: s.segments,
 		Starts: now.Add(-time.Minute), Ends: now.Add(time.Hour),
 		Limit: stock.Limit{Units: 1},
 	})
@@ -70,6 +94,18 @@ func (s *shop) open(ctx context.Context, item, units int64) error {
 		return fmt.Errorf("item %d in Redis: %w", item, err)
 	}
 	return nil
+}
+
+func (s *shop) openInSQL(ctx context.Context, item, units int64) error {
+	if err := s.DB.WithContext(ctx).Create(&ItemStock{ItemID: item, Stock: units}).Error; err != nil {
+		return fmt.Errorf("item %d in SQL: %w", item, err)
+	}
+	return nil
+}
+
+// left is what the counter in Redis has left.
+func (s *shop) left(ctx context.Context, item int64) (int64, error) {
+	return s.counter.Remaining(ctx, item)
 }
 
 // purchase is who wants what.
@@ -83,8 +119,9 @@ func read(r *http.Request) (p purchase, err error) {
 	return p, err
 }
 
-// buyer turns a way of buying into a handler. A way returns the number of the order.
-func buyer(buy func(ctx context.Context, p purchase) (orderNo string, err error)) http.HandlerFunc {
+// buyer turns a way of buying into a handler, which answers a success with the status. A way returns the number of the
+// order.
+func buyer(status int, buy func(ctx context.Context, p purchase) (orderNo string, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := read(r)
 		if err != nil {
@@ -98,11 +135,15 @@ func buyer(buy func(ctx context.Context, p purchase) (orderNo string, err error)
 		case err != nil:
 			holdfast.WriteProblem(w, r, err)
 		default:
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusCreated)
-			_ = json.NewEncoder(w).Encode(map[string]any{"order": no, "user": p.user, "item": p.item}) // the client may have gone
+			answer(w, status, map[string]any{"order": no, "user": p.user, "item": p.item, "request": dedup.FromContext(r.Context()).RequestID()})
 		}
 	}
+}
+
+func answer(w http.ResponseWriter, status int, body map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client may have gone
 }
 
 // stockOf answers what is left, from both layers.
@@ -120,12 +161,11 @@ func (s *shop) stockOf(w http.ResponseWriter, r *http.Request) {
 	}
 	var left int64
 	if err == nil {
-		left, err = s.counter.Remaining(r.Context(), item)
+		left, err = s.left(r.Context(), item)
 	}
 	if err != nil {
 		holdfast.WriteProblem(w, r, err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]int64{"item": item, "redis": left, "sql": row.Stock}) // the client may have gone
+	answer(w, http.StatusOK, map[string]any{"item": item, "redis": left, "sql": row.Stock})
 }

@@ -17,9 +17,9 @@ var errAlreadyBought = errors.New("you already took part")
 // openStores opens both layers with the plugin in use.
 func openStores(ctx context.Context, c stores.Config, plugins ...gorm.Plugin) (*stores.Stores, error) {
 	guarded := gormplugin.New(
-		gormplugin.WithModels(&ItemStock{}, &SeckillOrder{}),
+		gormplugin.WithModels(&ItemStock{}, &SeckillOrder{}, &Payment{}),
 		gormplugin.WithUnique("uk_user_item", errAlreadyBought),
 		gormplugin.WithLogger(slog.New(slog.DiscardHandler)),
 	)
-	return stores.Open(ctx, c, "flashsale", append(plugins, guarded), &ItemStock{}, &SeckillOrder{}, &plainStock{}, &plainOrder{})
+	return stores.Open(ctx, c, "flashsale", append(plugins, guarded), &ItemStock{}, &SeckillOrder{}, &Payment{}, &plainStock{}, &plainOrder{})
 }

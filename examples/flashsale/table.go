@@ -7,7 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -17,19 +17,12 @@ import (
 // errNotClean is the verdict that makes the command fail.
 var errNotClean = errors.New("flashsale: the checker does not agree with the table: see above")
 
-// way is one way of selling, a row of the table.
-type way struct {
-	name      string
-	guard     func(http.Handler) http.Handler // what the route is wrapped in, if anything
-	handler   http.Handler
-	redis     bool // the counter in Redis decides, and must agree with SQL afterwards
-	unguarded bool // the row that must be found guilty
-}
-
 type tableConfig struct {
 	buyers, stock int
 	duration      time.Duration
 	users         userMode
+	modes         string
+	seed          uint64
 	json          bool
 }
 
@@ -55,7 +48,10 @@ func runTable(ctx context.Context, args []string, out, progress io.Writer) (err 
 	fs.IntVar(&c.buyers, "buyers", 500, "buyers at once, each with a connection of its own")
 	fs.IntVar(&c.stock, "stock", 200, "units on sale in each row")
 	fs.DurationVar(&c.duration, "duration", 5*time.Second, "how long buyers send new requests in each row")
-	fs.Var(&c.users, "users", "who buys: `distinct`, one or zipf; with \"one\" the limit is measured instead of the deduction")
+	c.users = distinct
+	fs.Var(&c.users, "users", "who buys, and how clients retry: `distinct`, one, zipf, same-id or new-id; with \"one\" the limit is measured instead of the deduction")
+	fs.StringVar(&c.modes, "modes", strings.Join(usualModes, ","), "the `rows`, or \"all\": also version, decr, tokens, segments, lock+script+dedup and script+landing")
+	fs.Uint64Var(&c.seed, "seed", 1, "start of the random users: the same seed plans the same requests")
 	fs.BoolVar(&c.json, "json", false, "print one JSON object a row")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -69,12 +65,15 @@ func runTable(ctx context.Context, args []string, out, progress io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	shop, err := newShop(s)
+	hall, err := newHall(ctx, s)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, shop.guard.Close(context.WithoutCancel(ctx))) }()
-	bench, err := newBench(shop, c, progress)
+	defer func() { err = errors.Join(err, hall.stop()) }()
+	if err := hall.pick(c.modes); err != nil {
+		return err
+	}
+	bench, err := newBench(hall, c, progress)
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func printJSON(out io.Writer, rows []row) error {
 }
 
 func printTable(out io.Writer, rows []row, c tableConfig, where string) error {
-	fmt.Fprintf(out, "%d buyers at once for %v, %d units, users: %s (%s)\n\n", c.buyers, c.duration, c.stock, c.users.label(), where)
+	fmt.Fprintf(out, "%d buyers at once for %v, %d units, users: %s (%s, seed %d)\n\n", c.buyers, c.duration, c.stock, c.users.label(), where, c.seed)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "mode\trequests\tsuccesses\tfinal stock\tduplicate orders\tp50\tp99\trequests/s\tverdict\t")
 	for _, r := range rows {

@@ -92,13 +92,14 @@ func printTree(out io.Writer, spans []sdktrace.ReadOnlySpan, at sdktrace.ReadOnl
 	}
 }
 
-// describe shows holdfast's own attributes, outcome first; route and rule are on every span and say nothing new here.
+// describe shows holdfast's own attributes, outcome first; route, rule and the request's ids are on every span and say
+// nothing new here.
 func describe(attrs []attribute.KeyValue) string {
 	var words []string
 	for _, a := range attrs {
 		name, ours := strings.CutPrefix(string(a.Key), "holdfast.")
 		switch {
-		case !ours, strings.HasPrefix(name, "rule."), strings.HasPrefix(name, "request."):
+		case !ours, strings.HasPrefix(name, "rule."), strings.HasPrefix(name, "request."), name == "dedup.record":
 		case strings.HasSuffix(name, ".outcome"):
 			words = slices.Insert(words, 0, a.Value.Emit())
 		default:

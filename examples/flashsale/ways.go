@@ -2,127 +2,132 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
-	"gorm.io/gorm"
-
-	"github.com/holdfast-go/holdfast/gormplugin"
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 	holdfast "github.com/holdfast-go/holdfast/middleware"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
-var errSoldOut = errors.New("sold out")
+// way is one way of selling, a row of the table.
+type way struct {
+	name   string
+	guards []func(http.Handler) http.Handler // what the route is wrapped in, outermost first
+	buy    func(ctx context.Context, p purchase) (orderNo string, err error)
+	status int // of an answer with an order: created, or accepted and landed later
+	open   func(ctx context.Context, item, units int64) error
+	left   func(ctx context.Context, item int64) (int64, error) // in Redis, which must agree with SQL afterwards; nil where it has no say
 
-// buyUnguarded is the bug: read, judge, write. Every request that reads before another one writes is served.
-func (s *shop) buyUnguarded(ctx context.Context, p purchase) (string, error) {
-	db := s.DB.WithContext(ctx)
-	var row plainStock
-	if err := db.Take(&row, p.item).Error; err != nil {
-		return "", err
-	}
-	var mine int64
-	if err := db.Model(&plainOrder{}).Where("user_id = ? AND item_id = ?", p.user, p.item).Count(&mine).Error; err != nil {
-		return "", err
-	}
-	if row.Stock <= 0 {
-		return "", errSoldOut
-	}
-	if mine > 0 {
-		return "", errAlreadyBought
-	}
-	if s.think > 0 {
-		select {
-		case <-time.After(s.think):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-	order := plainOrder{UserID: p.user, ItemID: p.item}
-	if err := db.Model(&plainStock{}).Where("item_id = ?", p.item).Update("stock", gorm.Expr("stock - 1")).Error; err != nil {
-		return "", err
-	}
-	return "plain", db.Create(&order).Error
+	repeats   bool // who sends the same request again gets the same order again
+	unguarded bool // the row that must be found guilty
 }
-
-// buyInSQL lets the database decide: a conditional update and a unique index, in one transaction.
-func (s *shop) buyInSQL(ctx context.Context, p purchase) (string, error) {
-	order := newOrder(p, newID())
-	return order.OrderNo, s.land(gormplugin.ContextWithRequest(ctx, newID(), 1), &order)
-}
-
-// buyUnderLock reads, judges and writes under the item's lock, which the route holds. Even so the writes are guarded: a
-// lock can be lost, and the fence tells.
-func (s *shop) buyUnderLock(ctx context.Context, p purchase) (string, error) {
-	db := s.DB.WithContext(ctx)
-	var row ItemStock
-	if err := db.Take(&row, p.item).Error; err != nil {
-		return "", err
-	}
-	if row.Stock <= 0 {
-		return "", errSoldOut
-	}
-	var mine int64
-	err := db.Model(&SeckillOrder{}).Where("user_id = ? AND item_id = ? AND status <> ?", p.user, p.item, closed).Count(&mine).Error
-	if err != nil {
-		return "", err
-	}
-	if mine > 0 {
-		return "", errAlreadyBought
-	}
-	order := newOrder(p, newID())
-	return order.OrderNo, s.land(gormplugin.ContextWithRequest(ctx, newID(), 1), &order)
-}
-
-// buyByScript lets one script decide, with a request id made here: a client that retries is another buyer.
-func (s *shop) buyByScript(ctx context.Context, p purchase) (string, error) {
-	return s.buyOnce(gormplugin.ContextWithRequest(ctx, newID(), 1), p)
-}
-
-// buyOnce is buyByScript with the request id that the route has put into the context: a retry gets the first order.
-func (s *shop) buyOnce(ctx context.Context, p purchase) (string, error) {
-	wanted := stock.Order{Item: p.item, Activity: activity, User: p.user, Units: 1}
-	res, err := s.counter.Deduct(ctx, wanted)
-	if err != nil {
-		return "", err
-	}
-	order := newOrder(p, res.Order)
-	err = s.land(ctx, &order)
-	if gormplugin.Refused(err) { // nothing was written, for certain: give the unit back
-		_, releaseErr := s.counter.Release(ctx, res.Order, stock.Failed, stock.Of(wanted))
-		err = errors.Join(err, releaseErr)
-	}
-	return order.OrderNo, err
-}
-
-// land writes the order and takes its unit, both or neither. The hot row comes last: its lock is held for one round trip.
-func (s *shop) land(ctx context.Context, order *SeckillOrder) error {
-	return gormplugin.Retry(ctx, s.DB, func(tx *gorm.DB) error {
-		first, err := gormplugin.InsertOnce(tx, order)
-		if err != nil || !first {
-			return err
-		}
-		return tx.Model(&ItemStock{ItemID: order.ItemID}).Update("stock", gormplugin.Sub(order.Units)).Error
-	})
-}
-
-func newOrder(p purchase, no string) SeckillOrder {
-	return SeckillOrder{OrderNo: no, UserID: p.user, ItemID: p.item, ActivityID: activity, Nth: 1, Units: 1}
-}
-
-func newID() string { return rand.Text() }
 
 // lockWait is long, so that a slow machine answers late and not "busy".
 const lockWait = 30 * time.Second
 
-// ways are the rows of the load table.
-func (s *shop) ways() []way {
-	return []way{
-		{name: "none", handler: buyer(s.buyUnguarded), unguarded: true},
-		{name: "db", handler: buyer(s.buyInSQL)},
-		{name: "lock", handler: buyer(s.buyUnderLock), guard: s.guard.Lock("stock:{itemID|int}", holdfast.Wait(lockWait))},
-		{name: "script", handler: buyer(s.buyByScript), redis: true},
-		{name: "script+dedup", handler: buyer(s.buyOnce), redis: true, guard: s.guard.RequestID("{userID}")},
+const segments = 8
+
+// usualModes are the rows that the table has unless more are asked for.
+var usualModes = []string{"none", "db", "lock", "script", "script+dedup"}
+
+// hall has all the ways, and what works for them in the background.
+type hall struct {
+	*shop // the plain one
+	ways  []*way
+	stop  func() error
+}
+
+func newHall(ctx context.Context, st *stores.Stores) (_ *hall, err error) {
+	h := new(hall)
+	var made []*shop
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(made))
+		}
+	}()
+	shop := func(name string, opts ...stock.Option) *shop {
+		if err != nil {
+			return nil
+		}
+		s, failed := newShop(st, name, opts...)
+		if err = failed; err == nil {
+			made = append(made, s)
+		}
+		return s
+	}
+	plain, spread, queue := shop(""), shop("segments:", stock.WithPartitions(segments)), shop("landing:", stock.WithStream())
+	if err != nil {
+		return nil, err
+	}
+	spread.segments = segments
+	tokens, err := newTokenShop(plain)
+	if err != nil {
+		return nil, err
+	}
+	h.shop = plain
+	h.stop = background(ctx, queue.lander.Worker().Run, func() error { return closeAll(made) })
+
+	lock, id := plain.guard.Lock("stock:{itemID|int}", holdfast.Wait(lockWait)), plain.guard.RequestID("{userID}")
+	type guards = []func(http.Handler) http.Handler
+	decr := &decrShop{plain}
+	h.ways = []*way{
+		{name: "none", buy: plain.buyUnguarded, open: plain.openUnguarded, unguarded: true},
+		{name: "db", buy: plain.buyInSQL, open: plain.openInSQL},
+		{name: "version", buy: plain.buyByVersion, open: plain.openInSQL},
+		{name: "lock", buy: plain.buyUnderLock, open: plain.openInSQL, guards: guards{lock}},
+		{name: "decr", buy: decr.buy, open: decr.open, left: decr.left},
+		{name: "tokens", buy: tokens.buy, open: tokens.open, left: tokens.left},
+		{name: "segments", buy: spread.buyByScript, open: spread.open, left: spread.left},
+		{name: "script", buy: plain.buyByScript, open: plain.open, left: plain.left},
+		{name: "script+dedup", buy: plain.buyOnce, open: plain.open, left: plain.left, guards: guards{id}, repeats: true},
+		{name: "lock+script+dedup", buy: plain.buyOnce, open: plain.open, left: plain.left, guards: guards{id, lock}, repeats: true},
+		{name: "script+landing", buy: queue.accept, open: queue.open, left: queue.left, guards: guards{id}, repeats: true, status: http.StatusAccepted},
+	}
+	for _, w := range h.ways {
+		if w.status == 0 {
+			w.status = http.StatusCreated
+		}
+	}
+	return h, nil
+}
+
+// pick keeps the rows whose names are given: "all", or some of them with commas between.
+func (h *hall) pick(modes string) error {
+	if modes == "all" {
+		return nil
+	}
+	var picked []*way
+	for _, name := range strings.Split(modes, ",") {
+		i := slices.IndexFunc(h.ways, func(w *way) bool { return w.name == name })
+		if i < 0 {
+			return fmt.Errorf("-modes: there is no row %q", name)
+		}
+		picked = append(picked, h.ways[i])
+	}
+	h.ways = picked
+	return nil
+}
+
+func closeAll(shops []*shop) error {
+	var errs []error
+	for _, s := range shops {
+		errs = append(errs, s.guard.Close(context.Background()))
+	}
+	return errors.Join(errs...)
+}
+
+// background runs work until stop is called, which waits for it and then calls after.
+func background(ctx context.Context, work func(context.Context) error, after func() error) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- work(ctx) }()
+	return func() error {
+		cancel()
+		return errors.Join(<-done, after())
 	}
 }
