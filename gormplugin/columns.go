@@ -26,6 +26,7 @@ type table struct {
 	pointers bool // a column's field is a pointer, so a copy of the struct shares it
 	bounded  bool // a column is the bound of another
 	rate     *conflictRate
+	soldOut  *soldOut
 }
 
 // column is one guarded column.
@@ -114,7 +115,7 @@ func hasGuards(s *schema.Schema) bool {
 
 // newTable reads a model's guard tags and adds what WithColumn says of its table. It returns nil for a model without any.
 func newTable(dialect string, s *schema.Schema, marks []tableMark) (*table, error) {
-	t := &table{name: bareName(s.Table), schema: s, rate: &conflictRate{}}
+	t := &table{name: bareName(s.Table), schema: s, rate: &conflictRate{}, soldOut: &soldOut{}}
 	var errs []error
 	for _, f := range s.Fields {
 		text, ok := f.Tag.Lookup(tagKey)
@@ -166,7 +167,7 @@ func newTable(dialect string, s *schema.Schema, marks []tableMark) (*table, erro
 
 // bareTable makes a table that no model is known for, from what WithColumn says of it.
 func bareTable(name string, marks []tableMark) (*table, error) {
-	t := &table{name: bareName(name), rate: &conflictRate{}}
+	t := &table{name: bareName(name), rate: &conflictRate{}, soldOut: &soldOut{}}
 	var errs []error
 	for _, m := range marks {
 		if m.table == name {

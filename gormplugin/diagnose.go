@@ -73,7 +73,7 @@ type finding struct {
 func (o *operation) diagnose(db *gorm.DB, need int64) (*Error, int64) {
 	many := o.expects && o.rows > 1
 	if o.opened && o.countsChanges() {
-		rows, err := o.look(db, many)
+		rows, err := o.look(db, many, limitOf(many))
 		if fits, _ := o.judgeRows(db, rows); err == nil && fits >= need {
 			o.closeRows(db)
 			return nil, fits
@@ -82,7 +82,7 @@ func (o *operation) diagnose(db *gorm.DB, need int64) (*Error, int64) {
 	if err := o.undoRows(db); err != nil {
 		return o.unknown(err), 0
 	}
-	rows, err := o.look(db, many)
+	rows, err := o.look(db, many, limitOf(many))
 	if err != nil {
 		return o.unknown(err), 0
 	}
@@ -95,6 +95,7 @@ func (o *operation) diagnose(db *gorm.DB, need int64) (*Error, int64) {
 	case many && db.RowsAffected > 0, many && first == nil && fits < need:
 		return o.partial(rows, need), 0
 	case first != nil:
+		o.remember(first)
 		return first, 0
 	}
 	return o.raced(), 0
@@ -130,8 +131,16 @@ type foundRow struct {
 	findings []finding
 }
 
-// look reads the guarded columns of the rows that the statement was about.
-func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
+// limitOf returns how many rows say why a statement hit none: one is as good as the next, unless each is asked for.
+func limitOf(many bool) int {
+	if many {
+		return 0
+	}
+	return 1
+}
+
+// look reads the guarded columns of the rows that the statement was about, with their keys if asked. limit 0 reads all.
+func (o *operation) look(db *gorm.DB, withKeys bool, limit int) ([]foundRow, error) {
 	stmt := db.Statement
 	own := &gorm.DB{Config: db.Config}
 	sub := &gorm.Statement{
@@ -140,8 +149,9 @@ func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 	}
 	own.Statement = sub
 	keys := 0
+	sub.SQL.Grow(180)
 	write(sub, "SELECT 1")
-	if many && stmt.Schema != nil {
+	if withKeys && stmt.Schema != nil {
 		for _, f := range stmt.Schema.PrimaryFields {
 			write(sub, ",")
 			sub.WriteQuoted(clause.Column{Table: clause.CurrentTable, Name: f.DBName})
@@ -161,8 +171,9 @@ func (o *operation) look(db *gorm.DB, many bool) ([]foundRow, error) {
 	if o.hadWhere {
 		sub.Build("WHERE")
 	}
-	if !many {
-		write(sub, " LIMIT 1")
+	if limit > 0 {
+		write(sub, " LIMIT ")
+		write(sub, strconv.Itoa(limit))
 	}
 	if o.dialect == dialectMySQL && inTransaction(stmt.ConnPool) {
 		write(sub, " LOCK IN SHARE MODE") // a plain read would see the transaction's old snapshot

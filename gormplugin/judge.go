@@ -34,6 +34,25 @@ type judge struct {
 // firstError is the setting that keeps the first error of a statement.
 const firstError = "holdfast:first_error"
 
+// keepFirst keeps the error of a statement, in its operation where it has one.
+func keepFirst(db *gorm.DB) {
+	if o := operationOf(db.Statement); o != nil {
+		o.first = db.Error
+	} else {
+		db.InstanceSet(firstError, db.Error)
+	}
+}
+
+// first returns the error that keepFirst kept, nil if there was none.
+func first(db *gorm.DB) error {
+	if o := operationOf(db.Statement); o != nil {
+		return o.first
+	}
+	kept, _ := db.InstanceGet(firstError)
+	err, _ := kept.(error)
+	return err
+}
+
 // failedBefore is for an error that is there before the statement is sent.
 func (j *judge) failedBefore(db *gorm.DB) {
 	if db.Error == nil {
@@ -42,7 +61,7 @@ func (j *judge) failedBefore(db *gorm.DB) {
 	if !db.SkipDefaultTransaction && !inTransaction(db.Statement.ConnPool) { // gorm's BEGIN failed
 		db.Error = j.beginError(db, db.Error)
 	}
-	db.InstanceSet(firstError, db.Error)
+	keepFirst(db)
 }
 
 // statement is for the error of a create, update or delete itself.
@@ -50,7 +69,7 @@ func (j *judge) statement(db *gorm.DB) {
 	if db.Error == nil {
 		return
 	}
-	if _, failed := db.InstanceGet(firstError); failed {
+	if first(db) != nil {
 		return
 	}
 	j.answer(db, true)
@@ -93,8 +112,8 @@ func (j *judge) beforeCommit(db *gorm.DB) {
 	if db.Error == nil {
 		return
 	}
-	if _, failed := db.InstanceGet(firstError); !failed {
-		db.InstanceSet(firstError, db.Error)
+	if first(db) == nil {
+		keepFirst(db)
 	}
 }
 
@@ -103,8 +122,11 @@ func (j *judge) finish(db *gorm.DB) {
 	if db.Error == nil {
 		return
 	}
-	if first, failed := db.InstanceGet(firstError); failed {
-		db.Error = first.(error)
+	if first := first(db); first != nil {
+		db.Error = first
+		if operationOf(db.Statement) != nil {
+			return
+		}
 		// A session that is reused, or one whose statement gets the address of this one, must not find it.
 		db.Statement.Settings.Delete(fmt.Sprintf("%p", db.Statement) + firstError)
 		return

@@ -67,6 +67,7 @@ type operation struct {
 
 	memory  memory // the model as the caller set it
 	refusal *Error
+	first   error // the statement's first error, which gorm may have made text of
 }
 
 // operationKey is where an operation lies in its statement's clauses. operationTag at the end of the list of clauses to build says

@@ -3,6 +3,7 @@ package gormplugin
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 
 	"gorm.io/gorm"
@@ -21,14 +22,15 @@ type Plugin struct {
 	judge   judge
 	report  *report
 	sites   callSites
-	pool    sync.Pool // of *operation
+	seed    maphash.Seed // of the questions that soldOut remembers
+	pool    sync.Pool    // of *operation
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)
 
 // New returns a plugin. Faults in the options come out of db.Use, all at once.
 func New(opts ...Option) *Plugin {
-	p := &Plugin{}
+	p := &Plugin{seed: maphash.MakeSeed()}
 	for _, opt := range opts {
 		if opt == nil {
 			p.faults = append(p.faults, errors.New("option is nil"))

@@ -66,7 +66,7 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 	if out = o.own(out, commutes); o.refusal != nil {
 		return c, false
 	}
-	if o.joinWhere(stmt); o.refusal != nil {
+	if o.joinWhere(stmt); o.refusal != nil || !o.askFirst(o.db) {
 		return c, false
 	}
 	c.Expression = out

@@ -54,7 +54,7 @@ func (o *operation) lookShadow(db *gorm.DB) {
 	if o.table.fence != nil && o.fence > 0 {
 		look.checks = append(look.checks, check{kind: checkFence, o: look, column: o.table.fence, n: whole(o.fence)})
 	}
-	rows, err := look.look(db, false)
+	rows, err := look.look(db, false, limitOf(false))
 	if err != nil { // the statement stands: shadow mode only looks
 		o.p.complain(stmt.Context, "shadow_look", "gormplugin: shadow mode could not read a row", slog.String("table", o.table.name))
 		return
