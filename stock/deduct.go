@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/telemetry"
@@ -44,7 +45,7 @@ const mostTurns = 64
 func (c *Counter) Deduct(ctx context.Context, o Order) (Result, error) {
 	began := time.Now()
 	ctx, span := c.tel.tracer.Start(ctx, telemetry.SpanStockDeduct)
-	t := told{what: "deduct", outcome: outcomeDeducted, request: hashOf(ctx, o.RequestID)}
+	t := told{what: "deduct", outcome: outcomeDeducted, request: o.RequestID}
 	r, err := c.check(ctx, &o)
 	var res Result
 	if err == nil {
@@ -173,7 +174,8 @@ func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string
 	args = append(args, r.order, r.id, actField(lines[0].activity), packTrace(r.trace))
 	for i := range lines {
 		l := &lines[i]
-		keys = append(keys, c.keys.control(part, l.item), c.keys.request(part, r.idOf(l)))
+		control := c.keys.control(part, l.item)
+		keys = append(keys, control, c.keys.request(part, r.idOf(l)))
 		if limits {
 			keys = append(keys, c.keys.marker(part, l.place.over, l))
 		}
@@ -181,9 +183,11 @@ func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string
 			keys = append(keys, c.keys.hold(part, r.orderOf(l)))
 		}
 		shards := c.shards(l.place)
-		keys = c.keys.appendCounter(keys, part, l.item, shards)
 		home := ""
-		if shards > 1 {
+		if shards == 1 {
+			keys = append(keys, strings.TrimSuffix(control, controlEnd))
+		} else {
+			keys = c.keys.appendCounter(keys, part, l.item, shards)
 			home = strconv.Itoa(shards) + " " + strconv.Itoa(spread(l.user, shards))
 		}
 		args = append(args, l.units, l.what, int(l.place.over), l.place.layout(), home)

@@ -118,9 +118,7 @@ func (c *Counter) end(ctx context.Context, orderID string, why Reason, opts []En
 	}
 	ctx, span := c.tel.tracer.Start(ctx, name)
 	if e.of != nil {
-		t.request = hashOf(ctx, e.of.RequestID)
-	} else {
-		t.request = hashOf(ctx, "")
+		t.request = e.of.RequestID
 	}
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()

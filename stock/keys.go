@@ -46,12 +46,15 @@ func (k *keyspace) item(part int, item string) string {
 	return string(keyesc.Append(append(k.start("stock", part), "item:"...), item))
 }
 
+// controlEnd is what the key of a switch has behind that of its counter; a quota's item may end so too, but escaped.
+const controlEnd = ":ctl"
+
 // control is the item's switch. A quota keeps it in its own hash.
 func (k *keyspace) control(part int, item string) string {
 	if k.quota {
 		return k.item(part, item)
 	}
-	return k.item(part, item) + ":ctl"
+	return string(append(keyesc.Append(append(k.start("stock", part), "item:"...), item), controlEnd...))
 }
 
 // appendCounter appends the keys of the item's counter: one, or all shards of a quota.

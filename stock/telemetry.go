@@ -119,7 +119,7 @@ type told struct {
 	outcome string
 	err     error
 	item    string
-	request string // its hash
+	request string // the id that the caller has set himself, which only its hash may tell
 	units   int64
 	lines   int
 	turns   int // above 1: other segments or places were tried
@@ -127,14 +127,15 @@ type told struct {
 	why     Reason
 }
 
-// hashOf returns the hash of the client's key: the context's, or that of an id that the caller has set itself.
-func hashOf(ctx context.Context, given string) string {
+// requestHash returns the hash of the client's key: the context's, or that of an id that the caller has set himself. It is
+// asked for only where somebody reads it.
+func (t *told) requestHash(ctx context.Context) string {
 	r, ok := reqctx.RequestOf(ctx)
 	switch {
-	case given == "" || ok && given == r.ID:
+	case t.request == "" || ok && t.request == r.ID:
 		return r.Hash
 	default:
-		return telemetry.Hash(given)
+		return telemetry.Hash(t.request)
 	}
 }
 
@@ -172,8 +173,8 @@ func (i *instruments) end(ctx context.Context, span trace.Span, t *told) {
 		if t.item != "" {
 			attrs = append(attrs, telemetry.ItemHash.String(telemetry.Hash(t.item)))
 		}
-		if t.request != "" {
-			attrs = append(attrs, telemetry.RequestHash.String(t.request))
+		if hash := t.requestHash(ctx); hash != "" {
+			attrs = append(attrs, telemetry.RequestHash.String(hash))
 		}
 		if t.turns > 1 {
 			attrs = append(attrs, telemetry.StockSegmentsTried.Int(t.turns))

@@ -47,8 +47,8 @@ func (i *instruments) tell(ctx context.Context, t *told) {
 	if t.item != "" {
 		attrs = append(attrs, slog.String("item_hash", telemetry.Hash(t.item)))
 	}
-	if t.request != "" {
-		attrs = append(attrs, slog.String("request_hash", t.request))
+	if hash := t.requestHash(ctx); hash != "" {
+		attrs = append(attrs, slog.String("request_hash", hash))
 	}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))

@@ -183,7 +183,7 @@ func (t *Tokens) Take(ctx context.Context, o Order) (Token, error) {
 	c := t.c
 	began := time.Now()
 	ctx, span := c.tel.tracer.Start(ctx, telemetry.SpanStockDeduct)
-	tell := told{what: "take", outcome: outcomeDeducted, request: hashOf(ctx, o.RequestID), units: 1}
+	tell := told{what: "take", outcome: outcomeDeducted, request: o.RequestID, units: 1}
 	got, err := t.take(ctx, &o, &tell)
 	switch {
 	case err != nil:
@@ -249,7 +249,7 @@ func (t *Tokens) order(ctx context.Context, o *Order) (*request, int, tokenKeys,
 func (t *Tokens) Return(ctx context.Context, o Order, token string) error {
 	c := t.c
 	ctx, span := c.tel.tracer.Start(ctx, telemetry.SpanStockRelease)
-	tell := told{what: "return", request: hashOf(ctx, o.RequestID), units: 1, why: Operator}
+	tell := told{what: "return", request: o.RequestID, units: 1, why: Operator}
 	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	err := t.giveBack(work, &o, token, &tell)

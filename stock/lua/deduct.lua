@@ -145,11 +145,11 @@ for i = 1, lines do
     end
     local held = false
     if hold then
-        local kind = redis.call('TYPE', KEYS[hold]).ok
-        if kind ~= 'none' and kind ~= 'hash' then
+        local fields = redis.pcall('HLEN', KEYS[hold])
+        if broken(fields) then
             return {-10, 'stored', 'hold'}
         end
-        held = kind == 'hash'
+        held = fields > 0
     end
     list[i] = {
         order = order .. line, id = request .. line, units = units, what = ARGV[a + 2], shards = shards, home = home,
@@ -183,11 +183,8 @@ if whole then
 elseif list[1].record and list[1].record.state ~= 'undone' then
     first = list[1].record
 end
-if deadlines then
-    local kind = redis.call('TYPE', KEYS[deadlines]).ok
-    if kind ~= 'none' and kind ~= 'zset' then
-        return {-10, 'stored', 'deadlines'}
-    end
+if deadlines and broken(redis.pcall('ZCARD', KEYS[deadlines])) then
+    return {-10, 'stored', 'deadlines'}
 end
 if orders then
     entries = redis.pcall('XLEN', KEYS[orders])
