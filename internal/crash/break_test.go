@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // breakage is what happens when a point comes.
@@ -13,6 +14,7 @@ type breakage struct {
 	action func(p *point) faultproxy.Action
 	then   func(w *world, p *point, r *faultproxy.Rule) // when the command has met the rule
 	kills  bool
+	loses  bool // what the stage writes to Redis before the breakage is lost
 }
 
 // kill ends the shop there and then.
@@ -98,10 +100,35 @@ var redisEmptied = breakage{name: "Redis emptied", action: held, then: func(w *w
 	r.Release()
 }}
 
-// run plays a case: up to the point, the breakage, recovery, judgement.
-func (b *breakage) run(t testing.TB, p *point, landing bool, stands stands, seed uint64) {
+// failedOver makes the replica the primary, and what the stage has done in Redis until then is lost.
+var failedOver = breakage{name: "Redis failed over", action: held, loses: true, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	w.Helper()
+	w.forgot = true
+	w.toRedis.Redirect(w.sentinel.Primary(w).Addr())
+	w.toRedis.CutAll()
+	r.Release()
+}}
+
+// stands returns servers of the test's own where the breakage is of a server.
+func (b *breakage) stands(t testing.TB) (s stands) {
 	t.Helper()
-	w := newCase(t, p, landing, stands, seed)
+	switch b.name {
+	case redisFull.name, redisEmptied.name:
+		s.redis = testserver.NewRedis(t)
+	case redisRestarted.name:
+		s.redis = testserver.NewRedis(t, testserver.AppendOnly())
+	case sqlRestarted.name:
+		s.sql = testserver.NewPostgres(t)
+	case failedOver.name:
+		s.sentinel = testserver.NewSentinel(t)
+	}
+	return s
+}
+
+// run plays a case: up to the point, the breakage, recovery, judgement.
+func (b *breakage) run(t testing.TB, p *point, landing bool, seed uint64) {
+	t.Helper()
+	w := newCase(t, p, landing, b.stands(t), seed)
 	if b.kills && p.dieAt != "" {
 		w.setup.DieAt = p.dieAt
 		w.open()
@@ -110,22 +137,36 @@ func (b *breakage) run(t testing.TB, p *point, landing bool, stands stands, seed
 	} else {
 		w.open()
 		p.stage.prepare(w)
-		n := 1
-		if p.script == "stock/deduct" {
-			n += w.dice.IntN(theUnits)
-		}
-		rule := p.rule(w, n, b.action(p))
-		acted := make(chan struct{})
-		go func() {
-			defer close(acted)
-			p.stage.act(w)
-		}()
-		rule.Wait(t)
-		b.then(w, p, rule)
-		<-acted
+		b.meet(w, p)
 	}
 	w.toRedis.Heal(t)
 	w.toSQL.Heal(t)
 	w.recovered(p, b.kills)
 	w.clean()
+}
+
+// meet has the stage acted until the point has come and the breakage has happened.
+func (b *breakage) meet(w *world, p *point) {
+	w.Helper()
+	n := 1
+	if p.script == "stock/deduct" {
+		n += w.dice.IntN(theUnits)
+	}
+	var rule *faultproxy.Rule
+	acted := make(chan struct{})
+	begin := func() {
+		rule = p.rule(w, n, b.action(p))
+		go func() {
+			defer close(acted)
+			p.stage.act(w)
+		}()
+		rule.Wait(w)
+	}
+	if b.loses {
+		w.sentinel.FailoverLosing(w, begin)
+	} else {
+		begin()
+	}
+	b.then(w, p, rule)
+	<-acted
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
-	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // point is an arrow between two steps: the command at which it is broken, before the command is executed or after.
@@ -44,6 +43,8 @@ var withLanding = []point{
 	{name: "13b", arrow: "confirmed, no reply", stage: pay, script: "stock/confirm", done: true},
 	{name: "14", arrow: "transfer taken, not given", stage: transfer, script: "stock/move_give"},
 	{name: "14b", arrow: "transfer given, no reply", stage: transfer, script: "stock/move_give", done: true},
+	{name: "15", arrow: "plan written, not applied", stage: reconciling, script: "stock/adjust"},
+	{name: "15b", arrow: "plan applied, no reply", stage: reconciling, script: "stock/adjust", done: true},
 }
 
 // inHandler are the points of a shop whose orders land in the handler, with neither holds nor a stream.
@@ -84,6 +85,7 @@ const (
 	sweep
 	stale
 	transfer
+	reconciling
 )
 
 // The buyers of a case: one more than there are units, and one user with two wishes.
@@ -116,18 +118,18 @@ func (s stage) prepare(w *world) {
 	}
 	s.shop(w)
 	switch s {
-	case pay, closing, sweep:
+	case pay, closing, sweep, reconciling:
 		w.work()
 		w.landed()
 	case stale:
-		pause(w.setup.Hold)
-		testserver.Eventually(w, patience, func() bool {
-			w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
-			return w.held() == 0
-		}, "holds whose orders have not landed are swept")
+		w.swept()
 	}
-	if s == sweep {
-		pause(w.setup.Hold)
+	switch s {
+	case sweep:
+		w.overdue()
+	case reconciling: // somebody has been at the counter, so that what Redis knows is wrong
+		w.forgot = true
+		w.must(w.rdb.IncrBy(w.ctx, w.setup.Prefix+"stock:item:"+text(theItem), 2).Err())
 	}
 }
 
@@ -148,6 +150,8 @@ func (s stage) act(w *world) {
 		}
 	case sweep:
 		w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
+	case reconciling:
+		w.market.post(w.ctx, w.shop.addr, "/reconcile", wish{key: "reconcile"})
 	}
 }
 
@@ -178,7 +182,8 @@ func (w *world) live(n int) (rows []seckillOrder) {
 }
 
 // recovered brings everything to its end: clients ask three times, orders are paid and closed three times, entries come
-// three times, deadlines pass and the sweeper runs.
+// three times, deadlines pass and the sweeper runs. Where the books may differ they are reconciled, and then clients come
+// once more.
 func (w *world) recovered(p *point, killed bool) {
 	w.Helper()
 	w.setup.DieAt = ""
@@ -187,19 +192,38 @@ func (w *world) recovered(p *point, killed bool) {
 		w.age()
 	}
 	w.work()
-	most := patience
+	w.repeat(p.stage.wishes(), 3)
+	w.landed()
+	w.endAll(3)
+	w.redeliver()
+	w.landed()
+	w.swept()
 	if w.forgot {
-		most = 0 // without a counter there is no final answer
+		w.reconciled()
+		w.repeat(p.stage.wishes(), 1)
+		w.landed()
+		w.swept()
+		w.reconciled()
 	}
-	for range 3 {
+	w.redeliver()
+	w.landed()
+	w.swept()
+}
+
+// repeat has all clients ask until their answers are final, so many times.
+func (w *world) repeat(wishes []wish, times int) {
+	for range times {
 		var all sync.WaitGroup
-		for _, o := range p.stage.wishes() {
-			all.Go(func() { w.insist(o, most) })
+		for _, o := range wishes {
+			all.Go(func() { w.insist(o, patience) })
 		}
 		all.Wait()
 	}
-	w.landed()
-	for range 3 {
+}
+
+// endAll has some orders paid and some closed, and asks again what was asked before.
+func (w *world) endAll(times int) {
+	for range times {
 		for i, r := range w.rows() {
 			switch {
 			case r.Status == paid, r.Status == unpaid && i%3 == 0:
@@ -209,18 +233,11 @@ func (w *world) recovered(p *point, killed bool) {
 			}
 		}
 	}
-	w.redeliver()
-	w.landed()
-	w.swept()
-	w.redeliver()
-	w.landed()
-	w.swept()
 }
 
 // newCase makes a world in which a point of a shop can come.
 func newCase(t testing.TB, p *point, landing bool, stands stands, seed uint64) *world {
 	t.Helper()
 	s := setup{Landing: landing, Lock: p.stage != transfer, Segments: p.stage == transfer}
-	w := newWorld(t, s, stands, seed, item{theItem, p.stage.units()})
-	return w
+	return newWorld(t, s, stands, seed, item{theItem, p.stage.units()})
 }

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/holdfast-go/holdfast/internal/checker"
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/landing"
+	"github.com/holdfast-go/holdfast/stock"
 )
 
 func text(n int64) string { return strconv.FormatInt(n, 10) }
@@ -82,7 +85,7 @@ func (w *world) redeliver() {
 	}
 	type copied struct {
 		stream string
-		values []any
+		values map[string]any
 	}
 	var all []copied
 	for _, r := range w.rows() {
@@ -93,9 +96,13 @@ func (w *world) redeliver() {
 			w.must(err)
 			stream = w.counter.Streams()[n]
 		}
-		entry := []any{
-			"order", r.OrderNo, "request", r.RequestID, "item", r.ItemID, "variant", "", "activity", r.ActivityID, "user", r.UserID,
-			"units", r.Units, "nth", r.Nth, "at", r.CreateTime.UnixMilli(),
+		entry := map[string]any{
+			"order": r.OrderNo, "request": r.RequestID,
+			"what":  fmt.Sprintf("%d::%d:%d:%d", r.ItemID, r.ActivityID, r.UserID, r.Units),
+			"taken": fmt.Sprintf("%d %d", r.Nth, r.CreateTime.UnixMilli()),
+		}
+		if e, err := stock.ParseEntry(entry); err != nil || rowOf(e).UserID != r.UserID {
+			w.Fatalf("entries of the stream have another form by now: %+v, %v", e, err)
 		}
 		all = append(all, copied{stream, entry}, copied{stream, entry}, copied{stream, entry})
 	}
@@ -132,15 +139,42 @@ func (w *world) swept() {
 		return
 	}
 	testserver.Eventually(w, patience, func() bool {
-		if w.backlog() > 0 {
-			return false // its order may have no row yet, and would be swept before it lands
-		}
 		if w.held() == 0 {
 			return true
 		}
 		w.market.post(w.ctx, w.shop.addr, "/sweep", wish{key: "sweep"})
 		return false
 	}, "everything held has ended")
+}
+
+// overdue waits until the deadline of all that is held has passed.
+func (w *world) overdue() {
+	w.Helper()
+	testserver.Eventually(w, patience, func() bool {
+		late, err := w.counter.Expired(w.ctx, 1000)
+		w.must(err)
+		return int64(len(late)) == w.held()
+	}, "all deadlines have passed")
+}
+
+// reconciled compares the two sides, applies the plan, and compares again until nothing is found. What Redis knows nothing
+// of any more is warmed up with the units that SQL has, as the report says.
+func (w *world) reconciled() {
+	w.Helper()
+	for range 5 {
+		found, err := reconcile(w.ctx, w.lander, int64(theItem))
+		w.must(err)
+		if len(found) == 0 {
+			return
+		}
+		for _, d := range found {
+			w.Logf("reconciled: %s item %s order %s units %d", d.Class, d.Item, d.Order, d.Units)
+			if d.Class == landing.NotWarmed && d.SQL > 0 {
+				w.warm(theItem, d.SQL)
+			}
+		}
+	}
+	w.Error("Redis and SQL differ, however often a plan is applied")
 }
 
 // held is how many holds have a deadline still.

@@ -56,20 +56,20 @@ func openShop(s setup) (*shop, error) {
 	if sh.db, err = openSQL(s.DSN, s.Conns); err != nil {
 		return nil, err
 	}
-	if sh.counter, err = openCounter(rdb, s); err != nil {
+	if sh.counter, err = openCounter(rdb, s, slog.Default()); err != nil {
 		return nil, err
 	}
 	// The guard is given the Counter's client: both then share its batcher.
 	if sh.guard, err = holdfast.New(sh.counter.Redis(), holdfast.Prefix(s.Prefix), holdfast.WithValue("userID", userOf)); err != nil {
 		return nil, err
 	}
-	sh.lander, err = openLander(sh.counter, sh.db)
+	sh.lander, err = openLander(sh.counter, sh.db, slog.Default())
 	return sh, err
 }
 
 // openCounter makes the Counter of a shop.
-func openCounter(rdb redis.UniversalClient, s setup) (*stock.Counter, error) {
-	opts := []stock.Option{stock.Prefix(s.Prefix)}
+func openCounter(rdb redis.UniversalClient, s setup, l *slog.Logger) (*stock.Counter, error) {
+	opts := []stock.Option{stock.Prefix(s.Prefix), stock.WithLogger(l)}
 	if s.Landing {
 		opts = append(opts, stock.WithHold(s.Hold), stock.WithStream(), stock.WithMaxBacklog(20000))
 	}
@@ -79,8 +79,8 @@ func openCounter(rdb redis.UniversalClient, s setup) (*stock.Counter, error) {
 	return stock.New(rdb, opts...)
 }
 
-func openLander(c *stock.Counter, db *gorm.DB) (*landing.Lander[seckillOrder, itemStock], error) {
-	return landing.New[seckillOrder, itemStock](c, db, rowOf, landing.WithDeadline(time.Second), landing.WithThreshold(1<<20))
+func openLander(c *stock.Counter, db *gorm.DB, l *slog.Logger) (*landing.Lander[seckillOrder, itemStock], error) {
+	return landing.New[seckillOrder, itemStock](c, db, rowOf, landing.WithDeadline(time.Second), landing.WithThreshold(1<<20), landing.WithLogger(l))
 }
 
 const segments = 4
@@ -104,7 +104,24 @@ func (s *shop) routes() http.Handler {
 		_, err := s.lander.Sweeper().Sweep(ctx)
 		return err
 	}))
+	r.Post("/reconcile", s.end(func(ctx context.Context, _ string) error {
+		_, err := reconcile(ctx, s.lander)
+		return err
+	}))
 	return r
+}
+
+// reconcile compares, and applies a plan in which somebody has approved all that can be corrected. It returns what was found.
+func reconcile(ctx context.Context, l *landing.Lander[seckillOrder, itemStock], items ...stock.ID) ([]landing.Difference, error) {
+	r := l.Reconciler()
+	report, err := r.Compare(ctx, items...)
+	if err != nil {
+		return nil, err
+	}
+	plan := r.Plan(report)
+	plan.ReviewedBy = "crash"
+	_, err = r.Apply(ctx, plan)
+	return report.Differences, err
 }
 
 // work is a worker, as long as the process lives.
@@ -152,7 +169,7 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	s.reach("deducted")
 	w.Header().Set("X-Order", res.Order)
 	if !s.Landing {
-		err = s.land(r.Context(), wanted, res, user, item)
+		res.Order, err = s.land(r.Context(), wanted, res)
 	}
 	if err != nil {
 		holdfast.WriteProblem(w, r, err)
@@ -163,8 +180,10 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(bought{res.Order, res.Replayed}) // the client may have gone
 }
 
-// land writes the order and takes its unit from the row, both or neither.
-func (s *shop) land(ctx context.Context, wanted stock.Order, res stock.Result, user, item int64) error {
+// land writes the order and takes its unit from the row, both or neither. It returns the order's number: that of an earlier
+// order where the request had one, which Redis then has forgotten.
+func (s *shop) land(ctx context.Context, wanted stock.Order, res stock.Result) (string, error) {
+	item, user := wanted.Item.(int64), wanted.User.(int64)
 	row := seckillOrder{OrderNo: res.Order, UserID: user, ItemID: item, ActivityID: activity, Nth: int16(res.Nth), Units: 1}
 	err := gormplugin.Retry(ctx, s.db, func(tx *gorm.DB) error {
 		first, err := gormplugin.InsertOnce(tx, &row)
@@ -173,11 +192,18 @@ func (s *shop) land(ctx context.Context, wanted stock.Order, res stock.Result, u
 		}
 		return tx.Model(&itemStock{ItemID: item}).Update("stock", gormplugin.Sub(1)).Error
 	})
-	if gormplugin.Refused(err) { // nothing was written, for certain
-		_, released := s.counter.Release(ctx, res.Order, stock.Failed, stock.Of(wanted))
+	why := stock.Failed
+	switch {
+	case err == nil && row.OrderNo != res.Order:
+		why = stock.Duplicate
+	case gormplugin.Refused(err): // nothing was written, for certain
+	default:
+		return row.OrderNo, err
+	}
+	if _, released := s.counter.Release(ctx, res.Order, why, stock.Of(wanted)); released != nil {
 		err = errors.Join(err, released)
 	}
-	return err
+	return row.OrderNo, err
 }
 
 // end makes a handler of what ends an order.

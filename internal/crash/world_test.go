@@ -67,6 +67,7 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 		w.setup.Conns = 8
 	}
 	w.rdb = stands.client(t)
+	quiet := slog.New(slog.DiscardHandler)
 	var err error
 	if w.db, err = openSQL(database.DSN, 4); err != nil {
 		t.Fatal(err)
@@ -81,10 +82,10 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 	if err := w.db.AutoMigrate(&itemStock{}, &seckillOrder{}); err != nil {
 		t.Fatal(err)
 	}
-	if w.counter, err = openCounter(w.rdb, w.setup); err != nil {
+	if w.counter, err = openCounter(w.rdb, w.setup, quiet); err != nil {
 		t.Fatal(err)
 	}
-	if w.lander, err = openLander(w.counter, w.db); err != nil {
+	if w.lander, err = openLander(w.counter, w.db, quiet); err != nil {
 		t.Fatal(err)
 	}
 	for _, it := range items {
@@ -102,14 +103,18 @@ func (w *world) sell(it item) {
 	if err := w.db.Create(&itemStock{ItemID: it.id, Stock: it.units}).Error; err != nil {
 		w.Fatal(err)
 	}
-	sale := stock.Sale{Item: it.id, Activity: activity, Units: it.units, Limit: stock.Limit{Units: 1}, Ends: time.Now().Add(2 * time.Hour)}
+	w.warm(it.id, it.units)
+	w.sales = append(w.sales, checker.Sale{Item: text(it.id), Activity: text(activity), Units: it.units, Limit: 1})
+}
+
+func (w *world) warm(item, units int64) {
+	w.Helper()
+	sale := stock.Sale{Item: item, Activity: activity, Units: units, Limit: stock.Limit{Units: 1}, Ends: time.Now().Add(2 * time.Hour)}
 	if w.setup.Segments {
 		sale.Segments = segments
 	}
-	if _, err := w.counter.Warm(w.ctx, sale); err != nil {
-		w.Fatal(err)
-	}
-	w.sales = append(w.sales, checker.Sale{Item: text(it.id), Activity: text(activity), Units: it.units, Limit: 1})
+	_, err := w.counter.Warm(w.ctx, sale)
+	w.must(err)
 }
 
 // open starts the shop, once more if it is gone.
@@ -207,5 +212,3 @@ func (s stands) database(t testing.TB) testserver.Database {
 	}
 	return testserver.Postgres(t)
 }
-
-func quiet() { slog.SetDefault(slog.New(slog.DiscardHandler)) }
