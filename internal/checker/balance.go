@@ -39,7 +39,11 @@ func (j *judge) readAccounts() {
 		j.readHeld()
 	}
 	for _, a := range j.items {
-		if a.redis == nil || !a.redis.open {
+		if j.Forgot {
+			// Redis's own books were corrected to what SQL has: they prove nothing about what came in.
+			a.restocked, a.withdrawn, a.withheld = 0, 0, 0
+		}
+		if j.Forgot || a.redis == nil || !a.redis.open {
 			j.readMovements(a)
 		}
 	}
