@@ -31,7 +31,7 @@ type env struct {
 }
 
 // everywhere runs the test on miniredis and on real servers, with the flat keyspace and with partitions: the same rule
-// must hold, and every script must run, on all of them.
+// must hold, and every script must run, on all of them. F053: on a cluster all keys of a script share a slot.
 func everywhere(t *testing.T, test func(t *testing.T, e *env)) {
 	t.Helper()
 	t.Parallel()
