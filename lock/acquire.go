@@ -69,14 +69,10 @@ func (l *Locker) Do(ctx context.Context, keys []string, fn func(context.Context)
 
 // prepare takes the settings of the Locker, as the options of the call change them, and the keys.
 func (a *acquisition) prepare(keys []string, opts []AcquireOption) error {
-	a.s = a.l.settings
 	var faults []error
-	for _, o := range opts {
-		if o != nil {
-			if err := o.adjust(&a.s); err != nil {
-				faults = append(faults, err)
-			}
-		}
+	a.s = a.l.settings
+	if len(opts) > 0 {
+		a.s, faults = a.s.adjusted(opts)
 	}
 	if err := a.s.check(); err != nil {
 		faults = append(faults, err)
@@ -87,4 +83,16 @@ func (a *acquisition) prepare(keys []string, opts []AcquireOption) error {
 	}
 	a.keys, a.full = sorted, full
 	return errors.Join(faults...)
+}
+
+// adjusted returns the settings as the options of a call change them, and what is wrong with these.
+func (s settings) adjusted(opts []AcquireOption) (changed settings, faults []error) {
+	for _, o := range opts {
+		if o != nil {
+			if err := o.adjust(&s); err != nil {
+				faults = append(faults, err)
+			}
+		}
+	}
+	return s, faults
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 )
 
-// An acquisition is one call of Acquire on its way to the lock.
+// An acquisition is one call of Acquire on its way to the lock. It lives on the caller's stack: nothing that stays behind
+// points to it.
 type acquisition struct {
 	l     *Locker
 	s     settings
@@ -25,7 +26,6 @@ type acquisition struct {
 	waits  bool // counted as waiting
 
 	lines    []*line // of which it is in front
-	oneLine  [1]*line
 	request  Request // of each attempt, and of a hand-over to it
 	attempts int
 	doubt    bool // the token may have the keys, now or later: a send had no answer
@@ -67,7 +67,6 @@ func (a *acquisition) run(ctx context.Context) (h *hold, err error) {
 	}
 	a.l.noteOrder(ctx, a)
 	a.request = Request{Keys: a.full, Token: a.l.tokens.next(), TTL: a.s.ttl}
-	a.lines = a.oneLine[:0]
 	defer a.stopTimer()
 	defer func() {
 		if h == nil {
@@ -83,9 +82,9 @@ func (a *acquisition) run(ctx context.Context) (h *hold, err error) {
 
 // places takes the place in front of each line, in the order of the keys. A hold means that the lock was handed over.
 func (a *acquisition) places(ctx context.Context) (*hold, error) {
-	var r *Request
+	var r Request
 	if len(a.full) == 1 {
-		r = &a.request
+		r = a.request
 	}
 	for _, key := range a.full {
 		ln, w, why, hint := a.l.queue.enter(key, r, a.s.wait > 0)

@@ -35,8 +35,7 @@ type hold struct {
 	started time.Time
 	maxAt   time.Time // when MaxHold is over; zero: never
 	lines   []*line   // in front of which it is, until it is free
-	oneLine [1]*line
-	doubt   bool // an early send had no answer: it might take the keys once more after they are free
+	doubt   bool      // an early send had no answer: it might take the keys once more after they are free
 	owner   Lease
 
 	mu       sync.Mutex
@@ -68,11 +67,10 @@ const mostInFlight = 4
 func (l *Locker) newHold(a *acquisition, g Grant, since time.Time) *hold {
 	now := time.Now()
 	h := &hold{
-		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, tel: a.tel, started: now, doubt: a.doubt, held: a.request.held(),
+		l: l, keys: a.keys, fence: g.Fence, rule: a.rule, tel: a.tel, started: now, doubt: a.doubt, held: a.request.held(), lines: a.lines,
 		safe:    safeUntil(since, a.s.ttl),
 		renewAt: since.Add(a.s.ttl / 3),
 	}
-	h.lines = append(h.oneLine[:0], a.lines...)
 	h.owner = Lease{h: h}
 	h.began(a.parent, a.span)
 	if a.s.maxHold > 0 {

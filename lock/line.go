@@ -36,7 +36,7 @@ type waiter struct {
 	state      waiterState
 	prev, next *waiter
 
-	request *Request // what a hand-over would give it; nil if it wants several keys
+	request Request // what a hand-over would give it; zero if it wants several keys
 }
 
 type waiterState uint8

@@ -21,8 +21,7 @@ type patience struct {
 	until    time.Time // the deadline is given out until then
 }
 
-func (p *patience) detach(ctx context.Context) context.Context {
-	now := time.Now()
+func (p *patience) detach(ctx context.Context, now time.Time) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.deadline == nil || now.After(p.until) {

@@ -14,7 +14,7 @@ func TestPatienceHasItsOwnEndAndTheRequestsValues(t *testing.T) {
 		for range 20 {
 			request, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 			cancel()
-			ctx := p.detach(request)
+			ctx := p.detach(request, time.Now())
 			child, stop := context.WithCancel(ctx)
 			if ctx.Err() != nil || child.Err() != nil {
 				t.Fatalf("ended with the request: %v, %v", ctx.Err(), child.Err())
@@ -37,13 +37,13 @@ func TestPatienceHasItsOwnEndAndTheRequestsValues(t *testing.T) {
 func TestPatienceIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p patience
-		first := p.detach(t.Context()).Done()
+		first := p.detach(t.Context(), time.Now()).Done()
 		<-time.After(patienceRound / 2)
-		if p.detach(t.Context()).Done() != first {
+		if p.detach(t.Context(), time.Now()).Done() != first {
 			t.Error("two releases at nearly the same time have timers of their own")
 		}
 		<-time.After(patienceRound)
-		if p.detach(t.Context()).Done() == first {
+		if p.detach(t.Context(), time.Now()).Done() == first {
 			t.Error("a later release has the deadline of an earlier one")
 		}
 		p.close()

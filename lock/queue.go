@@ -41,7 +41,7 @@ func (q *queue) shard(key string) *queueShard {
 // enter steps into the line of key. If nobody is in front, ln is the line with the caller in front and w is nil;
 // otherwise w waits in it. With wait false, or with too many waiting, both stay out: the reason says why, and hint when
 // to come back.
-func (q *queue) enter(key string, r *Request, wait bool) (ln *line, w *waiter, why BusyReason, h hint) {
+func (q *queue) enter(key string, r Request, wait bool) (ln *line, w *waiter, why BusyReason, h hint) {
 	sh := q.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -106,7 +106,7 @@ func (q *queue) offer(ln *line, now time.Time) *waiter {
 	ln.shard.mu.Lock()
 	defer ln.shard.mu.Unlock()
 	w := ln.first
-	if w == nil || w.request == nil || ln.streak.over(now) {
+	if w == nil || w.request.Token == "" || ln.streak.over(now) {
 		return nil
 	}
 	ln.remove(w)

@@ -66,8 +66,11 @@ func (h *hold) leaveNested(x *Lease) error {
 
 // release ends the hold on behalf of its owner.
 func (h *hold) release(ctx context.Context) error {
-	_ = h.verdict() // ends it if its time is over by the clock, which may be ahead of the timer
+	now := time.Now()
 	h.mu.Lock()
+	if h.expire(now) { // by the clock, which may be ahead of the timer
+		return h.releaseLost(ctx)
+	}
 	if h.state != live {
 		h.mu.Unlock()
 		return h.releaseLost(ctx)
@@ -82,7 +85,7 @@ func (h *hold) release(ctx context.Context) error {
 	for _, c := range contexts {
 		c.cancel(h.errReleased())
 	}
-	err := h.pass(h.l.patience.detach(ctx))
+	err := h.pass(h.l.patience.detach(ctx, now), now)
 	h.tellReleased(err)
 	return err
 }
@@ -100,8 +103,8 @@ func (h *hold) checkCommitted(contexts []heldContext) {
 }
 
 // pass gives the lock up. The places in the lines are given up last and always, even if a hook of the client panics.
-func (h *hold) pass(ctx context.Context) error {
-	p := passing{l: h.l, h: h, held: h.held}
+func (h *hold) pass(ctx context.Context, now time.Time) error {
+	p := passing{l: h.l, h: h, held: h.held, since: now}
 	defer p.free()
 	if h.doubt {
 		defer h.l.cleanUpLater(h.held)
@@ -119,18 +122,19 @@ func (h *hold) releaseLost(ctx context.Context) error {
 	if why.Reason == Unconfirmed || why.Reason == HeldTooLong {
 		held := h.held
 		held.Orphan = true
-		_, _ = h.l.backend.Release(h.l.patience.detach(ctx), held) // one try: the answer is known, and the TTL does the rest
+		_, _ = h.l.backend.Release(h.l.patience.detach(ctx, time.Now()), held) // one try: the answer is known, and the TTL does the rest
 	}
 	return why
 }
 
 // passing gives a lock to the next waiter of this process, or frees it.
 type passing struct {
-	l    *Locker
-	h    *hold
-	held Held // what there is to pass on: that of h or, if a waiter left while it was handed the lock, that of the waiter
-	next turn // for the next in line
-	done bool // the place in front is somebody else's already
+	l     *Locker
+	h     *hold
+	held  Held      // what there is to pass on: that of h or, if a waiter left while it was handed the lock, that of the waiter
+	since time.Time // when it was got
+	next  turn      // for the next in line
+	done  bool      // the place in front is somebody else's already
 }
 
 // free gives up the places in front, unless they were handed over.
@@ -147,7 +151,7 @@ func (p *passing) free() {
 func (p *passing) run(ctx context.Context) error {
 	if b, ok := p.l.backend.(HandoverBackend); ok && len(p.h.lines) == 1 {
 		for {
-			w := p.l.queue.offer(p.h.lines[0], time.Now())
+			w := p.l.queue.offer(p.h.lines[0], p.since)
 			if w == nil {
 				break
 			}
@@ -164,7 +168,7 @@ func (p *passing) run(ctx context.Context) error {
 func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (settled bool, err error) {
 	ln := p.h.lines[0]
 	since := time.Now()
-	g, s, err := b.Handover(ctx, p.held, *w.request)
+	g, s, err := b.Handover(ctx, p.held, w.request)
 	switch {
 	case err == nil && s == Ours:
 		p.l.roundTrip.note(time.Since(since))
@@ -173,7 +177,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 			add(p.h.ctx, p.l.tel.handovers, p.h.tel.rule)
 			return true, nil
 		}
-		p.held = w.request.held()
+		p.held, p.since = w.request.held(), time.Now()
 		return false, nil
 	case err == nil: // not ours any more
 		if p.l.queue.hand(ln, w, p.h, turn{kind: front}) {
@@ -188,14 +192,13 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 	} else {
 		p.l.cleanUp(w.request.held())
 	}
-	p.held.Repeat = true
+	p.held.Repeat, p.since = true, time.Now()
 	return true, p.plain(ctx)
 }
 
 // plain frees the lock. If this process has kept it to itself for long and others wait, they get a head start.
 func (p *passing) plain(ctx context.Context) error {
-	since := time.Now()
-	rel, err := p.l.release(ctx, &p.held)
+	rel, err := p.l.release(ctx, &p.held, p.since)
 	if err != nil {
 		if p.held.Token != p.h.held.Token {
 			p.l.cleanUp(p.held)
@@ -204,7 +207,7 @@ func (p *passing) plain(ctx context.Context) error {
 		p.l.releaseLater(p.held, p.h.deadline())
 		return &Error{Keys: p.h.keys, sentinel: ErrUnknownOutcome, rule: p.h.rule, cause: err}
 	}
-	if !p.done && p.l.queue.endStreak(p.h.lines, since) && rel.Others != 0 {
+	if !p.done && p.l.queue.endStreak(p.h.lines, p.since) && rel.Others != 0 {
 		standby := min(max(2*p.l.roundTrip.value(), minStandby), maxStandby)
 		p.next = turn{kind: front, standby: time.Now().Add(standby)}
 	}
@@ -224,12 +227,11 @@ func (p *passing) own(s State, repeated bool) error {
 	return &LostError{Keys: p.h.keys, Reason: why, rule: p.h.rule}
 }
 
-// release sends a release up to three times. held.Repeat tells afterwards whether it was sent before, so that finding
+// release sends a release up to three times, for the first time at since. held.Repeat tells afterwards whether it was sent before, so that finding
 // nothing may be our own doing.
-func (l *Locker) release(ctx context.Context, held *Held) (Released, error) {
+func (l *Locker) release(ctx context.Context, held *Held, since time.Time) (Released, error) {
 	var unknown error
 	for sent := 1; ; sent++ {
-		since := time.Now()
 		rel, err := l.backend.Release(ctx, *held)
 		if err == nil {
 			l.roundTrip.note(time.Since(since))
@@ -246,5 +248,6 @@ func (l *Locker) release(ctx context.Context, held *Held) (Released, error) {
 		}
 		held.Repeat = true
 		pauseBeforeSend(ctx, sent+1)
+		since = time.Now()
 	}
 }

@@ -27,7 +27,9 @@ local mine, last, missing = 0, 0, {}
 for i = 1, 2 * n do
     local value = stored[i]
     if not value then
-        missing[#missing + 1] = KEYS[i]
+        if i > n or n > 1 then -- what lies under a single lock key, if anything, SET NX tells before all other writes
+            missing[#missing + 1] = KEYS[i]
+        end
     elseif i > n then
         local number = value:match('^%d+$') and tonumber(value)
         if not number or number > 9007199254740991 then
@@ -59,8 +61,8 @@ local text = string.format('%.0f', number)
 for i = 1, n do
     if stored[i] then
         redis.call('PEXPIRE', KEYS[i], ARGV[2])
-    else
-        redis.call('SET', KEYS[i], token, 'NX', 'PX', ARGV[2])
+    elseif not redis.call('SET', KEYS[i], token, 'NX', 'PX', ARGV[2]) then
+        return {-1}
     end
     if stored[n + i] ~= text then
         redis.call('SET', KEYS[n + i], text, 'PX', ARGV[3])
