@@ -1,26 +1,28 @@
 // Command existing-router shows how a finished chi application is guarded without touching its routes: the rules are in
 // one JSON file, and one call puts them into effect.
 //
-//	go run ./examples/existing-router          prints the routes with their rules, and tries them
+//	go run ./examples/existing-router          prints the routes with their rules, tries them, and checks the answers
+//	go run ./examples/existing-router -redis localhost:6379
 package main
 
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/holdfast-go/holdfast/examples/internal/stores"
 	holdfast "github.com/holdfast-go/holdfast/middleware"
 )
 
@@ -28,48 +30,66 @@ import (
 var routes []byte
 
 func main() {
-	if err := run(os.Stdout); err != nil {
-		log.Fatal(err)
+	if err := run(context.Background(), os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "existing-router:", err)
+		os.Exit(1)
 	}
 }
 
-func run(out io.Writer) (err error) {
-	embedded, err := miniredis.Run()
+// tries are what is sent, and what must come back.
+var tries = []struct {
+	key      string
+	status   int
+	replayed bool
+}{
+	{"k-1", http.StatusCreated, false},
+	{"k-1", http.StatusCreated, true}, // the first answer again
+	{"k-2", http.StatusCreated, false},
+	{"", http.StatusBadRequest, false}, // no key
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	fs := flag.NewFlagSet("existing-router", flag.ContinueOnError)
+	server := fs.String("redis", "", "address of a Redis server, `host:port`; empty: embedded")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	rdb, stop, err := stores.OpenRedis(ctx, *server)
 	if err != nil {
 		return err
 	}
-	defer embedded.Close()
-	rdb := redis.NewClient(&redis.Options{Addr: embedded.Addr()})
-	defer func() { err = errors.Join(err, rdb.Close()) }()
+	defer func() { err = errors.Join(err, stop()) }()
 
 	app := application() // what is there already
-	guard, err := guardRoutes(app, rdb)
+	guard, err := guardRoutes(app, rdb, "existing-router:"+rand.Text()[:8]+":")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, guard.Close(context.Background())) }()
+	defer func() { err = errors.Join(err, guard.Close(ctx)) }()
 
 	for _, r := range guard.Routes(app) {
 		fmt.Fprintf(out, "%-6s %-36s %s\n", r.Method, r.Pattern, strings.Join(r.Rules, " "))
 	}
 	fmt.Fprintln(out)
-	for _, key := range []string{"k-1", "k-1", "k-2", ""} {
-		req := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/accounts/1/transfers", strings.NewReader(`{"to": "2", "cents": 500}`))
+	var must stores.Check
+	for _, try := range tries {
+		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/accounts/1/transfers", strings.NewReader(`{"to": "2", "cents": 500}`))
 		req.Header.Set("Authorization", "user-42")
-		req.Header.Set("Idempotency-Key", key)
-		if key == "" {
-			req.Header.Del("Idempotency-Key")
+		if try.key != "" {
+			req.Header.Set("Idempotency-Key", try.key)
 		}
 		rec := httptest.NewRecorder()
 		app.ServeHTTP(rec, req)
-		fmt.Fprintf(out, "key %-4q %d replayed=%-5v %s\n", key, rec.Code, rec.Header().Get("Idempotent-Replayed") != "", strings.TrimSpace(rec.Body.String()))
+		replayed := rec.Header().Get("Idempotent-Replayed") != ""
+		fmt.Fprintf(out, "key %-5q %d replayed=%-5v %s\n", try.key, rec.Code, replayed, strings.TrimSpace(rec.Body.String()))
+		must.Must(rec.Code == try.status && replayed == try.replayed, "key %q was answered %d, replayed %v; want %d and %v", try.key, rec.Code, replayed, try.status, try.replayed)
 	}
-	return nil
+	return must.Err()
 }
 
 // guardRoutes is all that is added.
-func guardRoutes(app chi.Router, rdb redis.UniversalClient) (*holdfast.Guard, error) {
-	guard, err := holdfast.New(rdb, holdfast.WithValue("userID", principal))
+func guardRoutes(app chi.Router, rdb redis.UniversalClient, prefix string) (*holdfast.Guard, error) {
+	guard, err := holdfast.New(rdb, holdfast.Prefix(prefix), holdfast.WithValue("userID", principal))
 	if err != nil {
 		return nil, err
 	}

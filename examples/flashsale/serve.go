@@ -17,13 +17,14 @@ import (
 	"github.com/holdfast-go/holdfast/stock"
 )
 
-const shopItem, shopUnits = 1001, 5
+const shopItem = 1001
 
 func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	fs := flag.NewFlagSet("flashsale", flag.ContinueOnError)
 	config := stores.Flags(fs)
 	addr := fs.String("addr", ":8080", "`address` to listen on")
 	trace := fs.String("trace", "", "show traces on standard output: `tree` or stdout")
+	units := fs.Int64("units", 5, "units on sale")
 	hold := fs.Duration("hold", 2*time.Minute, "an order that is not paid for that long is closed, and its unit sold to somebody else")
 	grace := fs.Duration("grace", 0, "how much longer the unit is held than the customer is told")
 	late := fs.String("late", "refund", "what becomes of a payment for a closed order: `refund`, or again: another unit if there is one")
@@ -50,7 +51,7 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	if shop.late, err = latePolicyOf(*late); err != nil {
 		return errors.Join(err, shop.guard.Close(ctx))
 	}
-	if err := shop.open(ctx, shopItem, shopUnits); err != nil {
+	if err := shop.open(ctx, shopItem, *units); err != nil {
 		return errors.Join(err, shop.guard.Close(ctx))
 	}
 	stopTraces, err := startTraces(*trace, out)
@@ -62,7 +63,7 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, shopUnits, *hold, *late)
+	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, *units, *hold, *late)
 	return serve(ctx, listener, shop, *worker)
 }
 
