@@ -147,7 +147,9 @@ func TestHandlerRunsInTheTransaction(t *testing.T) {
 		entries := s.entries()
 		s.work()
 		for _, e := range entries {
-			if e["user"] != "2" {
+			if entry, err := stock.ParseEntry(e); err != nil {
+				t.Fatal(err)
+			} else if entry.User != "2" {
 				s.deliver(e)
 			}
 		}

@@ -57,7 +57,10 @@ type orderEvent struct {
 	OrderNo string `gorm:"size:64"`
 }
 
-var errBoughtBefore = errors.New("the user has a live order")
+var (
+	errBoughtBefore = errors.New("the user has a live order")
+	errNumberTaken  = errors.New("the order number is taken")
+)
 
 func rowOf(e stock.Entry) seckillOrder {
 	number := func(id string) int64 { n, _ := strconv.ParseInt(id, 10, 64); return n }
@@ -187,7 +190,7 @@ func open(t testing.TB, dialect, dsn string) *gorm.DB {
 	})
 	quiet := gormplugin.WithLogger(slog.New(slog.DiscardHandler))
 	if err := db.Use(gormplugin.New(quiet, gormplugin.WithModels(&itemStock{}, &seckillOrder{}),
-		gormplugin.WithUnique("uk_user_item", errBoughtBefore))); err != nil {
+		gormplugin.WithUnique("uk_user_item", errBoughtBefore), gormplugin.WithUnique("uk_order_no", errNumberTaken))); err != nil {
 		t.Fatal(err)
 	}
 	return db

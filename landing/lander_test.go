@@ -2,6 +2,7 @@ package landing
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -196,5 +197,44 @@ func TestErrors(t *testing.T) {
 		if !strings.HasPrefix(tt.err.Error(), "landing: ") {
 			t.Errorf("text %q", tt.err)
 		}
+	}
+}
+
+// A function that panics over one order, or makes a row that its column cannot hold, fails for that order alone.
+func TestRowsThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withStream())
+	l, err := New[seckillOrder, itemStock](s.counter, s.db, func(e stock.Entry) seckillOrder {
+		row := rowOf(e)
+		switch e.User {
+		case "1":
+			panic("a bug")
+		case "2":
+			row.Status = 2
+		}
+		return row
+	}, WithLogger(s.lander.cfg.logger))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast(l.engine)
+	for user := int64(1); user <= 3; user++ {
+		s.buy(user)
+	}
+	if _, err := s.counter.Warm(t.Context(), stock.Sale{Item: "no number", Activity: 1, Units: 5, Ends: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	s.order(stock.Order{Item: "no number", User: 4, Units: 1})
+	s.workWith(l)
+	if rows := s.rows(); len(rows) != 1 || rows[0].UserID != 3 {
+		t.Errorf("rows %+v", rows)
+	}
+	var types []string
+	for _, letter := range s.deadLetters() {
+		types = append(types, letter.Entry.User+" "+letter.ErrorType)
+	}
+	slices.Sort(types)
+	if want := []string{"1 misuse", "2 misuse", "4 misuse"}; !slices.Equal(types, want) {
+		t.Errorf("dead letters %v, want %v", types, want)
 	}
 }

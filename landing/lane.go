@@ -123,8 +123,8 @@ func (l *lane) handle(ctx, work context.Context, batch []*message) {
 			together = append(together, m)
 		}
 	}
-	if len(together) > 0 {
-		l.land(ctx, work, together)
+	for part := range slices.Chunk(together, mostBatch) { // more than one after a lost reply
+		l.land(ctx, work, part)
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.e.tel.warn(ctx, "cannot sweep, will try again", err)
-			wait = min(2*wait, s.e.pace.awayMost)
+			wait = min(2*max(wait, s.e.pace.sweep), max(s.e.pace.awayMost, s.e.pace.sweep))
 		case n >= mostSwept:
 			wait = 0 // there is more
 		default:

@@ -206,7 +206,10 @@ func (i *instruments) warn(ctx context.Context, text string, err error) {
 
 // alarm logs what somebody has to look at.
 func (i *instruments) alarm(ctx context.Context, text string, m *message, err error) {
-	attrs := []slog.Attr{slog.String("request_hash", telemetry.Hash(m.entry.RequestID)), slog.String("item_hash", telemetry.Hash(m.entry.Item))}
+	var attrs []slog.Attr
+	if m.entry.RequestID != "" { // an entry that cannot be read has none
+		attrs = append(attrs, slog.String("request_hash", telemetry.Hash(m.entry.RequestID)), slog.String("item_hash", telemetry.Hash(m.entry.Item)))
+	}
 	if err != nil {
 		attrs = append(attrs, slog.String("error_type", string(fault.TypeOf(err))))
 		var p *panicked

@@ -47,20 +47,17 @@ func deadKey(stream string) string { return stream + ":dead" }
 // graced returns a context that ends a while after ctx has: for what must be finished rather than cut off.
 func graced(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var late *time.Timer
-	var mu sync.Mutex
 	stop := context.AfterFunc(ctx, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		late = time.AfterFunc(d, cancel)
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel()
+		case <-work.Done():
+		}
 	})
 	return work, func() {
 		stop()
-		mu.Lock()
-		defer mu.Unlock()
-		if late != nil {
-			late.Stop()
-		}
 		cancel()
 	}
 }

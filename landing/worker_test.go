@@ -105,7 +105,7 @@ func TestDeliveredThreeTimesAndAStaleCopyAfterTheClose(t *testing.T) {
 
 // What becomes of an order by the index that refuses it: the same request with the same order was landed before; with another
 // order it is a duplicate and given back; a user's second order is kept as closed and given back, and the first one's
-// marker stays; an index that nobody has named makes a dead letter. None disturbs the others of its batch.
+// marker stays; an index that nobody has named makes a dead letter, and so does an order number of another request. None disturbs the others of its batch.
 func TestOutcomePerIndex(t *testing.T) {
 	onEach(t, func(t *testing.T, dialect string) {
 		s := newShop(t, dialect, withHold())
@@ -114,6 +114,7 @@ func TestOutcomePerIndex(t *testing.T) {
 			{OrderNo: "other", RequestID: "request-1-1001", UserID: 91, ItemID: 1001, ActivityID: 1, Nth: 1, Units: 1},
 			{OrderNo: "second", RequestID: "elsewhere", UserID: 2, ItemID: 1001, ActivityID: 1, Nth: 1, Units: 1},
 			{OrderNo: "seat", RequestID: "seat", UserID: 93, ItemID: 1001, ActivityID: 1, Nth: 1, Units: 1, Seat: &seat},
+			{OrderNo: "given", RequestID: "another", UserID: 94, ItemID: 1001, ActivityID: 1, Nth: 1, Units: 1},
 		}
 		if err := s.db.Create(&taken).Error; err != nil {
 			t.Fatal(err)
@@ -131,6 +132,7 @@ func TestOutcomePerIndex(t *testing.T) {
 		fast(l.engine)
 		duplicate, second, seated, good := s.buy(1), s.buy(2), s.buy(3), s.buy(4)
 		s.deliver(s.entries()[3])
+		s.order(stock.Order{ID: "given", RequestID: "number", Item: 1001, User: 5, Units: 1})
 		s.workWith(l)
 
 		if row := s.row(duplicate); row.ID != 0 {
@@ -142,10 +144,10 @@ func TestOutcomePerIndex(t *testing.T) {
 			t.Errorf("the dead letter has a row: %+v", row)
 		}
 		letters := s.deadLetters()
-		if len(letters) != 1 || letters[0].Entry.Order != seated || letters[0].ErrorType != "duplicate" {
+		if len(letters) != 2 || letters[0].Entry.Order != seated || letters[0].ErrorType != "duplicate" || letters[1].Entry.Order != "given" {
 			t.Errorf("dead letters: %+v", letters)
 		}
-		s.want(9, 8, 0) // one landed, one lies with the dead letters
+		s.want(9, 7, 0) // one landed, two lie with the dead letters
 		for _, refused := range []string{duplicate, second} {
 			ended, err := s.counter.Release(t.Context(), refused, stock.Operator)
 			if err != nil || ended.Outcome != stock.OutcomeAlreadyReleased {
