@@ -58,9 +58,9 @@ func (j *judging) judgeItems() {
 			held[o.Item] += o.Kept()
 		}
 	}
-	for _, e := range slices.Concat(j.Landing, j.Dead) { // whose record has gone before they have landed
-		if j.held[e.Order] == nil && !j.has(&e) {
-			held[e.Item] += e.Units
+	for _, o := range slices.Concat(j.Landing, j.Dead) { // whose record has gone before they have landed
+		if o.Counted && j.held[o.Order] == nil && !j.has(&o.Entry) {
+			held[o.Item] += o.Units
 		}
 	}
 	for _, item := range j.asked {

@@ -21,7 +21,7 @@ type Survey struct {
 	// Marks are the entries of limits.
 	Marks []Mark
 	// Landing and Dead are the entries of streams and of dead letters.
-	Landing, Dead []Entry
+	Landing, Dead []SurveyedOrder
 	// Strays are counters without a switch, Eternal keys without a TTL, Unreadable keys whose value is not of its form.
 	Strays, Eternal, Unreadable []string
 }

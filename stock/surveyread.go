@@ -249,9 +249,9 @@ func (s *surveying) stream(ctx context.Context, key, kind string, role keyRole) 
 			case err != nil:
 				ok = role == roleDead // what cannot be read lies there for that reason
 			case role == roleDead:
-				s.Dead = append(s.Dead, e)
+				s.Dead = append(s.Dead, SurveyedOrder{Entry: e, Counted: s.counted(&e)})
 			default:
-				s.Landing = append(s.Landing, e)
+				s.Landing = append(s.Landing, SurveyedOrder{Entry: e, Counted: s.counted(&e)})
 			}
 		}
 		if len(found) < 1000 {
