@@ -19,6 +19,7 @@ func (j *judge) checkRefusals() {
 	}
 	items := map[string]*timeline{}
 	buyers := map[buyer]*timeline{}
+	g := j.grouped()
 	for i := range j.History {
 		r := &j.History[i]
 		s, sold := limits[[2]string{r.Item, r.Activity}]
@@ -29,7 +30,7 @@ func (j *judge) checkRefusals() {
 		switch fault.Type(r.Outcome) {
 		case fault.Insufficient:
 			if items[r.Item] == nil {
-				items[r.Item] = j.timeline(func(o *Record) bool { return o.Item == r.Item })
+				items[r.Item] = g.timeline(g.items[r.Item], func(*Record) bool { return true })
 			}
 			total := j.items[r.Item].initial
 			from := r.Start.Add(-j.SoldOutFor)
@@ -42,8 +43,8 @@ func (j *judge) checkRefusals() {
 				b.item = ""
 			}
 			if buyers[b] == nil {
-				buyers[b] = j.timeline(func(o *Record) bool {
-					return o.User == b.user && o.Activity == b.activity && (b.item == "" || o.Item == b.item)
+				buyers[b] = g.timeline(g.users[b.user], func(o *Record) bool {
+					return o.Activity == b.activity && (b.item == "" || o.Item == b.item)
 				})
 			}
 			if most, _ := buyers[b].most(r.Start, r.End); s.Limit > 0 && most+units <= s.Limit {
@@ -65,28 +66,43 @@ type event struct {
 	units int64
 }
 
-// timeline collects the records of what is counted together. An order that was taken twice by mistake counts twice: it
-// may have taken twice. One whose answer nobody knows may have taken its units too.
-func (j *judge) timeline(mine func(*Record) bool) *timeline {
-	t := &timeline{}
-	orderOf := map[string]string{} // by request
+// groups are the history's records by what they are counted under, so that a long history is gone through once.
+type groups struct {
+	items, users, releases map[string][]*Record // releases by order
+	orderOf                map[string]string    // by request
+}
+
+func (j *judge) grouped() *groups {
+	g := &groups{items: map[string][]*Record{}, users: map[string][]*Record{}, releases: map[string][]*Record{}, orderOf: map[string]string{}}
 	for i := range j.History {
-		if r := &j.History[i]; r.taken() {
-			orderOf[r.Request] = r.Order
+		r := &j.History[i]
+		if r.taken() {
+			g.orderOf[r.Request] = r.Order
 		}
+		if r.is(Release) {
+			g.releases[r.Order] = append(g.releases[r.Order], r)
+		}
+		g.items[r.Item] = append(g.items[r.Item], r)
+		g.users[r.User] = append(g.users[r.User], r)
 	}
+	return g
+}
+
+// timeline collects those of the records that are counted together. An order that was taken twice by mistake counts twice:
+// it may have taken twice. One whose answer nobody knows may have taken its units too.
+func (g *groups) timeline(among []*Record, mine func(*Record) bool) *timeline {
+	t := &timeline{}
 	first := map[string]time.Time{}
 	orders := map[string]bool{} // this timeline's
 	var starts []string
 	units := map[string]int64{}
-	for i := range j.History {
-		r := &j.History[i]
+	for _, r := range among {
 		if !mine(r) {
 			continue
 		}
 		switch {
 		case r.is(Deduct) && (r.taken() || r.unknown() || r.Order != ""):
-			id := cmp.Or(r.Order, orderOf[r.Request], "request "+r.Request)
+			id := cmp.Or(r.Order, g.orderOf[r.Request], "request "+r.Request)
 			if at, known := first[id]; !known || r.Start.Before(at) {
 				first[id] = r.Start
 			}
@@ -107,12 +123,13 @@ func (j *judge) timeline(mine func(*Record) bool) *timeline {
 	for _, id := range starts {
 		t.takes = append(t.takes, event{first[id], units[id]})
 	}
-	for i := range j.History {
-		r := &j.History[i]
-		if r.is(Release) && r.Outcome == Released && orders[r.Order] && r.Reason != string(fault.Insufficient) && !r.End.IsZero() {
-			back := min(r.Units, units[r.Order]) // a repeat that says so again gives nothing back
-			units[r.Order] -= back
-			t.returns = append(t.returns, event{r.End, back})
+	for _, id := range starts {
+		for _, r := range g.releases[id] {
+			if r.Outcome == Released && r.Reason != string(fault.Insufficient) && !r.End.IsZero() {
+				back := min(r.Units, units[id]) // a repeat that says so again gives nothing back
+				units[id] -= back
+				t.returns = append(t.returns, event{r.End, back})
+			}
 		}
 	}
 	for _, events := range [][]event{t.takes, t.returns, t.in} {
