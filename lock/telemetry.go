@@ -81,6 +81,7 @@ type ruleInstruments struct {
 	rule     []metric.AddOption
 	renewals [1 + len(renewFailures)][]metric.AddOption // confirmed, and by failure
 	refusals map[BusyReason][]metric.AddOption
+	template attribute.KeyValue // of the acquire's span; invalid without one
 	holds    holdTimes
 }
 
@@ -97,6 +98,9 @@ func (i *instruments) of(rule *reqctx.Rule) *ruleInstruments {
 		route = append(route, telemetry.HTTPRoute.String(rule.Route))
 	}
 	r := &ruleInstruments{rule: adding(name)}
+	if rule != nil && len(rule.KeyTemplates) > 0 {
+		r.template = telemetry.KeyTemplate.StringSlice(rule.KeyTemplates)
+	}
 	for n, outcome := range outcomes {
 		own := []attribute.KeyValue{telemetry.LockOutcome.String(outcome)}
 		if fault.Type(outcome).Failure() {

@@ -85,6 +85,9 @@ func (a *acquisition) attributes(outcome string, waited time.Duration) []attribu
 	attrs := append(make([]attribute.KeyValue, 0, 8),
 		telemetry.LockMode.String(mode), telemetry.LockOutcome.String(outcome), telemetry.LockAttempts.Int(a.attempts),
 		telemetry.LockWait.Float64(waited.Seconds()), telemetry.LockKeys.Int(len(a.keys)), telemetry.KeyHash.StringSlice(keyHashes(a.keys)))
+	if a.tel.template.Valid() {
+		attrs = append(attrs, a.tel.template)
+	}
 	if a.l.rawKeys {
 		attrs = append(attrs, telemetry.RawKey.StringSlice(a.keys))
 	}

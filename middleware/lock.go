@@ -59,7 +59,7 @@ func (l *lockRule) compile(g *Guard, template string, opts []LockOption) (faults
 		}
 	}
 	l.rule = g.newRule(kindLock, template, &c.ruleConfig, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete)
-	l.text = lockText(c.templates)
+	l.text, l.keyed = lockText(c.templates), c.templates
 	l.onBusy = c.onBusy
 	for _, text := range c.templates {
 		t, err := l.parse(text)

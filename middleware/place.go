@@ -100,7 +100,7 @@ func (r *rule) newPlace(method, pattern string, patterns []string) *place {
 	if pattern == "" {
 		at.id = method + " " + r.name
 	}
-	at.rule = &reqctx.Rule{Name: r.name, Method: method, Route: pattern}
+	at.rule = &reqctx.Rule{Name: r.name, Method: method, Route: pattern, KeyTemplates: r.keyed}
 	if r.name == "" {
 		at.rule.Name = at.id
 	}

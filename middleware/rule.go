@@ -31,8 +31,9 @@ type rule struct {
 	kind    kind
 	text    string // as it was written, for people: Lock("balance:{userID}")
 	methods []string
-	name    string // RouteName; may be empty
-	fixed   *place // of a rule that Apply has put on a route
+	name    string   // RouteName; may be empty
+	keyed   []string // key templates of a lock, as they were written
+	fixed   *place   // of a rule that Apply has put on a route
 	places  places
 	pass    passes
 }

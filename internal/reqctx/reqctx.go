@@ -23,6 +23,8 @@ type Rule struct {
 	Name   string // for people: the name given, else method and route
 	Method string // as the route was registered; empty outside HTTP
 	Route  string // full pattern; empty outside HTTP
+
+	KeyTemplates []string // of a lock, as they were written; empty elsewhere
 }
 
 // WithRule returns a context that carries the rule.
