@@ -51,7 +51,7 @@ func (s *shop) sellAgain(w http.ResponseWriter, r *http.Request, order *SeckillO
 		s.refund(w, r, order)
 		return
 	}
-	no, err := s.buyOnce(ctx, purchase{user: order.UserID, item: order.ItemID})
+	no, err := s.buyOnce(ctx, purchase{user: order.UserID, item: order.ItemID, units: order.Units})
 	if err == nil {
 		err = s.lander.Pay(ctx, no, taken(no))
 		if errors.Is(err, landing.ErrAlreadyPaid) && s.paidBy(ctx, no) { // by an earlier try of this request

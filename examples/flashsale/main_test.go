@@ -146,7 +146,7 @@ func TestDecrDrifts(t *testing.T) {
 	shop := &decrShop{&shop{Stores: s}}
 	b := &bench{tableConfig: tableConfig{stock: 3}, hall: &hall{shop: shop.shop}}
 	w := &way{status: 201, open: shop.open, left: shop.left}
-	if _, err := shop.buy(t.Context(), purchase{1, 1}); !errors.Is(err, stock.ErrNotWarmed) {
+	if _, err := shop.buy(t.Context(), purchase{1, 1, 1}); !errors.Is(err, stock.ErrNotWarmed) {
 		t.Errorf("without a counter: %v, want not warmed", err)
 	}
 	if err := w.open(t.Context(), 1, 3); err != nil {
@@ -154,14 +154,14 @@ func TestDecrDrifts(t *testing.T) {
 	}
 	l := newLoad()
 	for user := range int64(3) {
-		no, err := shop.buy(t.Context(), purchase{user, 1})
+		no, err := shop.buy(t.Context(), purchase{user, 1, 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.orders[no] = no
 		l.demand++
 	}
-	if _, err := shop.buy(t.Context(), purchase{9, 1}); !errors.Is(err, errSoldOut) {
+	if _, err := shop.buy(t.Context(), purchase{9, 1, 1}); !errors.Is(err, errSoldOut) {
 		t.Errorf("the fourth of three: %v", err)
 	}
 	judge := func() row {

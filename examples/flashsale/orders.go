@@ -45,6 +45,13 @@ func (s *shop) statusOf(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, body)
 }
 
+// stands reports whether a request's order is not closed: one that is must not be answered with its first success again.
+func (s *shop) stands(ctx context.Context, requestID string) (bool, error) {
+	var n int64
+	err := s.DB.WithContext(ctx).Model(&SeckillOrder{}).Where("request_id = ? AND status = ?", requestID, closed).Count(&n).Error
+	return n == 0, err
+}
+
 // pay takes a payment for an order. Either the order is paid and keeps its unit, or the payment is late, and the policy
 // says what becomes of it. The payment's row and the order's change are one transaction.
 func (s *shop) pay(w http.ResponseWriter, r *http.Request) {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-go/holdfast/examples/internal/stores"
+	holdfast "github.com/holdfast-go/holdfast/middleware"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -25,6 +26,9 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	addr := fs.String("addr", ":8080", "`address` to listen on")
 	trace := fs.String("trace", "", "show traces on standard output: `tree` or stdout")
 	units := fs.Int64("units", 5, "units on sale")
+	var limit stock.Limit
+	fs.Int64Var(&limit.Units, "limit", 1, "units that a user may have")
+	fs.Int64Var(&limit.PerOrder, "per-order", 0, "units that one order may have; 0: as many as a user")
 	hold := fs.Duration("hold", 2*time.Minute, "an order that is not paid for that long is closed, and its unit sold to somebody else")
 	grace := fs.Duration("grace", 0, "how much longer the unit is held than the customer is told")
 	late := fs.String("late", "refund", "what becomes of a payment for a closed order: `refund`, or again: another unit if there is one")
@@ -48,6 +52,7 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	shop.limit = limit
 	if shop.late, err = latePolicyOf(*late); err != nil {
 		return errors.Join(err, shop.guard.Close(ctx))
 	}
@@ -63,15 +68,15 @@ func runShop(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, *units, *hold, *late)
+	fmt.Fprintf(out, usage, config, listener.Addr().(*net.TCPAddr).Port, shopItem, *units, *hold, *late, limit.Units)
 	return serve(ctx, listener, shop, *worker)
 }
 
-const usage = `The shop is open (%[1]s): item %[3]d, %[4]d units, one a user. Try:
+const usage = `The shop is open (%[1]s): item %[3]d, %[4]d units, %[7]d a user. Try:
 
   curl -i -X POST localhost:%[2]d/items/%[3]d/orders -H "X-User: 42" -H "Idempotency-Key: a-1"   # 201, an order
   curl -i -X POST localhost:%[2]d/items/%[3]d/orders -H "X-User: 42" -H "Idempotency-Key: a-1"   # the same order: Idempotent-Replayed
-  curl -i -X POST localhost:%[2]d/items/%[3]d/orders -H "X-User: 42" -H "Idempotency-Key: a-2"   # 409: one a user
+  curl -i -X POST localhost:%[2]d/items/%[3]d/orders -H "X-User: 42" -H "Idempotency-Key: a-2"   # 409: no more for this user
 
   curl localhost:%[2]d/items/%[3]d                                                               # what is left, in Redis and SQL
 
@@ -92,7 +97,7 @@ func routes(s *shop, worker bool) http.Handler {
 	}
 	r := chi.NewRouter()
 	r.Use(serverSpan, middleware.Recoverer)
-	r.With(s.guard.Dedup("{userID}")).Post("/items/{itemID}/orders", buy)
+	r.With(s.guard.Dedup("{userID}", holdfast.StillTrue(s.stands))).Post("/items/{itemID}/orders", buy)
 	r.Get("/items/{itemID}", s.stockOf)
 	r.Get("/orders/{requestID}", s.statusOf)
 	r.With(s.guard.Dedup("{userID}")).Post("/orders/{orderNo}/payments", s.pay)

@@ -185,6 +185,9 @@ func TestUnpaidOrdersAreClosed(t *testing.T) {
 		}
 		s.wantStatus(unpaid.Request, "1", "closed")
 		s.wantLeft(4)
+		if r := s.buy("1", "a"); r.status != 409 {
+			t.Errorf("the repeat of a purchase that was closed since: %+v", r)
+		}
 		for range 2 { // the second one is a retry
 			if r := s.pay(unpaid.Order, "1", "p"); r.status != 409 || r.Payment != "refunded" {
 				t.Errorf("the late payment: %+v", r)
@@ -231,6 +234,37 @@ func TestLatePaymentBuysAgain(t *testing.T) {
 			t.Errorf("a late payment with nothing left: %+v", r)
 		}
 		s.wantLeft(0)
+	})
+}
+
+// O18: with a limit of 3 and at most 2 an order, 2 and 1 are sold, 3 at once and a fourth are not; what is given up may be
+// bought again, in SQL too.
+func TestLimitAndOrderMaximum(t *testing.T) {
+	onBoth(t, func(t *testing.T, args ...string) {
+		s := serveShop(t, append(args, "-limit", "3", "-per-order", "2", "-units", "10")...)
+		units := func(n int, key string) reply {
+			return s.do(http.MethodPost, fmt.Sprintf("/items/1001/orders?units=%d", n), "1", key)
+		}
+		if r := units(3, "three"); r.status != 409 {
+			t.Errorf("three in one order: %+v", r)
+		}
+		two, one := units(2, "two"), units(1, "one")
+		s.wantStatus(two.Request, "1", "unpaid")
+		s.wantStatus(one.Request, "1", "unpaid")
+		if r := units(1, "fourth"); r.status != 409 {
+			t.Errorf("a fourth unit: %+v", r)
+		}
+		s.wantLeft(7)
+		if r := s.do(http.MethodDelete, "/orders/"+two.Order, "1", ""); r.status != 200 {
+			t.Errorf("%+v", r)
+		}
+		s.wantLeft(9)
+		again := units(2, "again")
+		s.wantStatus(again.Request, "1", "unpaid")
+		s.wantLeft(7)
+		if r := units(-1, "none"); r.status != 400 {
+			t.Errorf("less than nothing: %+v", r)
+		}
 	})
 }
 

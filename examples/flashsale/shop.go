@@ -32,6 +32,7 @@ type shop struct {
 	counter  *stock.Counter
 	lander   *landing.Lander[SeckillOrder, ItemStock]
 	segments int
+	limit    stock.Limit
 	late     latePolicy
 
 	conflicts atomic.Int64 // writes by version that came too late
@@ -52,7 +53,7 @@ func newShop(s *stores.Stores, name string, opts ...stock.Option) (*shop, error)
 	if err != nil {
 		return nil, errors.Join(err, guard.Close(context.Background()))
 	}
-	return &shop{Stores: s, guard: guard, counter: counter, lander: lander}, nil
+	return &shop{Stores: s, guard: guard, counter: counter, lander: lander, limit: stock.Limit{Units: 1}}, nil
 }
 
 // orderOf makes the row of an order that was accepted in Redis. Its number and its request id are filled in.
@@ -88,7 +89,7 @@ func (s *shop) open(ctx context.Context, item, units int64) error {
 	_, err := s.counter.Warm(ctx, stock.Sale{
 		Item: item, Activity: activity, Units: units, Segments: s.segments,
 		Starts: now.Add(-time.Minute), Ends: now.Add(time.Hour),
-		Limit: stock.Limit{Units: 1},
+		Limit: s.limit,
 	})
 	if err != nil {
 		return fmt.Errorf("item %d in Redis: %w", item, err)
@@ -108,10 +109,17 @@ func (s *shop) left(ctx context.Context, item int64) (int64, error) {
 	return s.counter.Remaining(ctx, item)
 }
 
-// purchase is who wants what.
-type purchase struct{ user, item int64 }
+// purchase is who wants what, and how many units.
+type purchase struct{ user, item, units int64 }
 
+// read reads a purchase; ?units=2 asks for more than one.
 func read(r *http.Request) (p purchase, err error) {
+	p.units = 1
+	if q := r.URL.Query().Get("units"); q != "" {
+		if p.units, err = strconv.ParseInt(q, 10, 64); err != nil {
+			return p, err
+		}
+	}
 	if p.user, err = strconv.ParseInt(r.Header.Get("X-User"), 10, 64); err != nil {
 		return p, errNobody{}
 	}
@@ -125,7 +133,7 @@ func buyer(status int, buy func(ctx context.Context, p purchase) (orderNo string
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := read(r)
 		if err != nil {
-			http.Error(w, "X-User and the item in the path are numbers", http.StatusBadRequest)
+			http.Error(w, "X-User, the item in the path and units are numbers", http.StatusBadRequest)
 			return
 		}
 		no, err := buy(r.Context(), p)

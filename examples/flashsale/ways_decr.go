@@ -55,7 +55,7 @@ func (s *decrShop) buy(ctx context.Context, p purchase) (string, error) {
 	if left < 0 {
 		return "", errors.Join(errSoldOut, s.compensate(ctx, p))
 	}
-	order := newOrder(p, fresh())
+	order := newOrder(p, fresh(), 1)
 	err = s.land(unknown(ctx), &order)
 	if gormplugin.Refused(err) {
 		err = errors.Join(err, s.compensate(ctx, p))

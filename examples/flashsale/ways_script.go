@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/holdfast-go/holdfast/gormplugin"
+	"github.com/holdfast-go/holdfast/landing"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -30,8 +31,11 @@ func (s *shop) buyOnce(ctx context.Context, p purchase) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	order := newOrder(p, res.Order)
+	order := newOrder(p, res.Order, res.Nth)
 	err = s.land(ctx, &order)
+	if err == nil && order.Status == closed { // by the sweeper: this comes after the hold's deadline
+		err = landing.ErrClosed
+	}
 	if gormplugin.Refused(err) { // nothing was written, for certain: give the unit back
 		_, releaseErr := s.counter.Release(ctx, res.Order, stock.Failed, stock.Of(wanted))
 		err = errors.Join(err, releaseErr)
@@ -46,5 +50,5 @@ func (s *shop) accept(ctx context.Context, p purchase) (string, error) {
 }
 
 func wantedBy(p purchase) stock.Order {
-	return stock.Order{Item: p.item, Activity: activity, User: p.user, Units: 1}
+	return stock.Order{Item: p.item, Activity: activity, User: p.user, Units: p.units}
 }

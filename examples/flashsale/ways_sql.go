@@ -62,7 +62,7 @@ func think(ctx context.Context) error {
 
 // buyInSQL lets the database decide: a conditional update and a unique index, in one transaction.
 func (s *shop) buyInSQL(ctx context.Context, p purchase) (string, error) {
-	order := newOrder(p, fresh())
+	order := newOrder(p, fresh(), 1)
 	return order.OrderNo, s.land(unknown(ctx), &order)
 }
 
@@ -74,7 +74,7 @@ func (s *shop) buyByVersion(ctx context.Context, p purchase) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		order := newOrder(p, fresh())
+		order := newOrder(p, fresh(), 1)
 		err = s.landAt(unknown(ctx), &order, row.Version)
 		if !errors.Is(err, gormplugin.ErrVersionConflict) {
 			return order.OrderNo, err
@@ -94,7 +94,7 @@ func (s *shop) buyUnderLock(ctx context.Context, p purchase) (string, error) {
 	if _, err := s.look(ctx, p); err != nil {
 		return "", err
 	}
-	order := newOrder(p, fresh())
+	order := newOrder(p, fresh(), 1)
 	return order.OrderNo, s.land(unknown(ctx), &order)
 }
 
@@ -133,6 +133,7 @@ func (s *shop) landAt(ctx context.Context, order *SeckillOrder, version int64) e
 	})
 }
 
-func newOrder(p purchase, no string) SeckillOrder {
-	return SeckillOrder{OrderNo: no, UserID: p.user, ItemID: p.item, ActivityID: activity, Nth: 1, Units: 1}
+// newOrder makes the row of a user's nth order.
+func newOrder(p purchase, no string, nth int) SeckillOrder {
+	return SeckillOrder{OrderNo: no, UserID: p.user, ItemID: p.item, ActivityID: activity, Nth: int16(nth), Units: p.units}
 }

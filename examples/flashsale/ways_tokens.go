@@ -46,7 +46,7 @@ func (s *tokenShop) buy(ctx context.Context, p purchase) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	order := newOrder(p, place.Token)
+	order := newOrder(p, place.Token, 1)
 	err = s.land(ctx, &order)
 	if gormplugin.Refused(err) { // nothing was written, for certain: give the place back
 		err = errors.Join(err, s.tokens.Return(ctx, wanted, place.Token))
