@@ -7,18 +7,23 @@ GOLANGCI      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lin
 FUZZTIME      ?= 30s
 # Packages that start several servers each; more than two at once on two cores only slows all of them down.
 PARALLEL      ?= 2
+# Modules of their own, for what only they need: each folder below that has a go.mod.
+NESTED        := $(patsubst %/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*')))
+
+# nested runs a command in each of them, until one fails.
+nested         = @set -e; for module in $(NESTED); do echo "$$module: $(1)"; (cd $$module && $(1)); done
 
 .PHONY: test test-fast test-newest servers fmt lint tidy fuzz golden bench examples ci
 
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
 	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
-	HOLDFAST_REAL=require $(GO) -C examples/ratelimit test -race -shuffle=on ./...
+	$(call nested,HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...)
 
 ## test-fast: embedded parts only, no server needed, under a minute once built
 test-fast:
 	HOLDFAST_REAL=off $(GO) test -shuffle=on ./...
-	HOLDFAST_REAL=off $(GO) -C examples/ratelimit test -shuffle=on ./...
+	$(call nested,HOLDFAST_REAL=off $(GO) test -shuffle=on ./...)
 
 ## test-newest: the fast tests with the newest dependencies instead of the least ones
 test-newest:
@@ -38,7 +43,7 @@ lint:
 ## tidy: go.mod must be what `go mod tidy` writes
 tidy:
 	$(GO) mod tidy -diff
-	$(GO) -C examples/ratelimit mod tidy -diff
+	$(call nested,$(GO) mod tidy -diff)
 
 ## fuzz: each fuzz target for FUZZTIME
 fuzz:
