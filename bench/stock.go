@@ -18,6 +18,7 @@ import (
 
 const (
 	emptyScript = "an empty script, batched alike"
+	bareScript  = "the same commands, unchecked"
 	locked      = "lock, read, write"
 )
 
@@ -27,13 +28,17 @@ func stockSuite() Suite {
 		Name:  "stock",
 		About: "deduct: its cost, a crowd on one item, memory for each order",
 		Cases: []Case{
-			{Name: "deduct-64", Start: deductRate, Claims: []Claim{{Baseline: emptyScript, Unit: "deducts/s", Target: .5}}},
+			{Name: "deduct-64", Start: deductRate, Claims: []Claim{
+				{Baseline: emptyScript, Unit: "deducts/s", Target: .5},
+				{Baseline: bareScript, Unit: "deducts/s", Target: .5, Suffix: "-bare"},
+			}},
 			{Name: "crowd-500", Start: crowd, Claims: []Claim{
 				{Baseline: locked, Unit: "decisions/s", Target: 5},
 				{Figure: p99(holdfast), Baseline: p99(locked), Unit: "ms", Target: .25, LowerIsBetter: true, Suffix: "-p99"},
 			}},
 			{Name: "memory", Start: memory, Claims: []Claim{
 				{Figure: "deducted", Baseline: "1200 bytes", Unit: "bytes/order", Target: 1, LowerIsBetter: true},
+				{Figure: "landed", Baseline: "900 bytes", Unit: "bytes/order", Target: 1, LowerIsBetter: true, Suffix: "-landed"},
 			}},
 		},
 	}
@@ -64,6 +69,7 @@ func deductRate(e *Env) Round {
 	rdb := must(e, func() (*redisx.Client, error) { return redisx.Wrap(e.Client()) })
 	c := sold(e, rdb, stock.WithStream(), stock.WithMaxBacklog(10_000_000))
 	empty := redisx.NewScript("empty.lua", "return {0}")
+	bare := redisx.NewScript("bare.lua", bareCommands)
 	var n atomic.Int64
 	return interleave(
 		Subject{holdfast, func(d time.Duration) (float64, error) {
@@ -78,8 +84,36 @@ func deductRate(e *Env) Round {
 				return err
 			})
 		}},
+		Subject{bareScript, func(d time.Duration) (float64, error) {
+			return rate(64, d, func(int) error {
+				i := n.Add(1)
+				order := fmt.Sprintf("%026d", i)
+				_, err := rdb.Run(context.Background(), bare,
+					[]string{"bare:switch", fmt.Sprintf("bare:req:%043d", i), fmt.Sprint("bare:user:", i), "bare:counter", "bare:orders"},
+					order, fmt.Sprintf("%043d", i))
+				return err
+			})
+		}},
 	)
 }
+
+// bareCommands is what a deduct with limit, request record and stream reads and writes, and nothing else: no check, no
+// decision, no time that depends on the sale. No script that keeps the same can be faster.
+const bareCommands = `
+redis.call('HMGET', KEYS[1], 'state', 'layout', 'act:9')
+redis.call('GET', KEYS[4])
+redis.call('HGETALL', KEYS[3])
+redis.call('HGETALL', KEYS[2])
+redis.call('XLEN', KEYS[5])
+redis.call('TIME')
+redis.call('DECRBY', KEYS[4], '1')
+redis.call('HSET', KEYS[3], ARGV[1], '1')
+redis.call('PEXPIRE', KEYS[3], '86400000')
+redis.call('HSET', KEYS[2], 'what', '1001::9:1:1', 'order', ARGV[1], 'taken', '1 1 1')
+redis.call('PEXPIRE', KEYS[2], '600000')
+redis.call('XADD', KEYS[5], '*', 'order', ARGV[1], 'request', ARGV[2], 'what', '1001::9:1:1', 'taken', '1 1796000000000')
+redis.call('PTTL', KEYS[5])
+return {1, ARGV[1], 1, 1}`
 
 // crowd is 500 buyers of one item: the script, and what it replaces.
 func crowd(e *Env) Round {
@@ -134,7 +168,7 @@ func timed(n int, names []string, calls ...func(context.Context) error) Round {
 	}
 }
 
-// memory is what one order costs in Redis from its deduct on, with hold and stream.
+// memory is what one order costs in Redis from its deduct on, with hold and stream, and once it is landed and confirmed.
 func memory(e *Env) Round {
 	rdb := e.Client()
 	c := sold(e, rdb, stock.WithHold(30*time.Minute), stock.WithStream(), stock.WithMaxBacklog(10_000_000))
@@ -145,13 +179,30 @@ func memory(e *Env) Round {
 		if err != nil {
 			return nil, err
 		}
-		for range orders {
-			if _, err := c.Deduct(context.Background(), bought(n.Add(1))); err != nil {
+		ids := make([]string, orders)
+		for i := range ids {
+			res, err := c.Deduct(context.Background(), bought(n.Add(1)))
+			if err != nil {
+				return nil, err
+			}
+			ids[i] = res.Order
+		}
+		full, err := used(rdb)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if _, err := c.Confirm(context.Background(), id); err != nil {
 				return nil, err
 			}
 		}
-		after, err := used(rdb)
-		return Figures{"deducted": (after - before) / orders, "1200 bytes": 1200}, err
+		if err := rdb.Del(context.Background(), c.Streams()...).Err(); err != nil { // the worker has read it
+			return nil, err
+		}
+		landed, err := used(rdb)
+		return Figures{
+			"deducted": (full - before) / orders, "1200 bytes": 1200, "landed": (landed - before) / orders, "900 bytes": 900,
+		}, err
 	}
 }
 
