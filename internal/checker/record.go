@@ -103,7 +103,11 @@ func NewRecorder(w io.Writer) *Recorder { return &Recorder{w: w} }
 
 // Add adds a record. An error of the writer is kept for Err.
 func (r *Recorder) Add(rec Record) {
-	line, err := json.Marshal(rec)
+	var line []byte
+	var err error
+	if r.w != nil {
+		line, err = json.Marshal(rec)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.recs = append(r.recs, rec)
