@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -59,17 +58,7 @@ type child struct {
 }
 
 // start starts a shop and returns when it listens.
-func start(t testing.TB, s setup) *child {
-	t.Helper()
-	c, err := tryStart(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.kill)
-	return c
-}
-
-func tryStart(s setup) (*child, error) {
+func start(s setup) (*child, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err

@@ -76,19 +76,24 @@ func (w *world) insist(o wish, patience time.Duration) (a answer) {
 
 func pause(d time.Duration) { <-time.After(d) }
 
-// redeliver puts a copy of each order that Redis or SQL knows into the stream, three times and shuffled: as a client that
-// sends again, or an operator who replays, may do it.
+// redeliver puts a copy of each order that SQL knows into the stream, three times and shuffled: as an operator who replays,
+// or a Redis that was restored, may do it.
 func (w *world) redeliver() {
 	w.Helper()
-	if !w.setup.Landing {
-		return
+	if w.setup.Landing {
+		w.must(w.deliver(w.rows()))
 	}
+}
+
+// deliver puts copies of orders into the stream.
+func (w *world) deliver(rows []seckillOrder) error {
+	w.Helper()
 	type copied struct {
 		stream string
 		values map[string]any
 	}
 	var all []copied
-	for _, r := range w.rows() {
+	for _, r := range rows {
 		stream := w.counter.Streams()[0]
 		if w.setup.Segments {
 			_, part, _ := strings.Cut(r.OrderNo[len(r.OrderNo)-3:], "-")
@@ -108,9 +113,16 @@ func (w *world) redeliver() {
 	}
 	w.dice.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, c := range all {
-		w.must(w.rdb.XAdd(w.ctx, &redis.XAddArgs{Stream: c.stream, Values: c.values}).Err())
-		w.must(w.rdb.Expire(w.ctx, c.stream, time.Hour).Err())
+		_, err := w.rdb.TxPipelined(w.ctx, func(p redis.Pipeliner) error {
+			p.XAdd(w.ctx, &redis.XAddArgs{Stream: c.stream, Values: c.values})
+			p.Expire(w.ctx, c.stream, time.Hour)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // landed waits until the streams are empty and nothing is pending.
@@ -169,8 +181,8 @@ func (w *world) reconciled() {
 		}
 		for _, d := range found {
 			w.Logf("reconciled: %s item %s order %s units %d", d.Class, d.Item, d.Order, d.Units)
-			if d.Class == landing.NotWarmed && d.SQL > 0 {
-				w.warm(theItem, d.SQL)
+			if d.Class == landing.NotWarmed {
+				w.warm(theItem, max(d.SQL, 1)) // none is refused; the next plan withdraws the one
 			}
 		}
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -104,6 +106,7 @@ func (s *shop) routes() http.Handler {
 		_, err := s.lander.Sweeper().Sweep(ctx)
 		return err
 	}))
+	r.Post("/level", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, runtime.NumGoroutine()) })
 	r.Post("/reconcile", s.end(func(ctx context.Context, _ string) error {
 		_, err := reconcile(ctx, s.lander)
 		return err

@@ -76,6 +76,9 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		for _, c := range w.children {
+			c.kill()
+		}
 		_ = w.pool.Close()
 		w.market.http.CloseIdleConnections()
 	})
@@ -123,7 +126,9 @@ func (w *world) open() {
 	if w.shop != nil && w.shop.alive() {
 		return
 	}
-	w.shop = start(w, w.setup)
+	var err error
+	w.shop, err = start(w.setup)
+	w.must(err)
 	w.children = append(w.children, w.shop)
 	w.learnScripts()
 }

@@ -1,0 +1,256 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/checker"
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// Many requests through the whole way, while everything breaks at random: afterwards nothing is oversold, nothing doubled,
+// nothing lost, nothing unsold that could have been sold; every key has a TTL and nothing is left to be done.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	s := newSoak(t, int64(*soakFor), seed(t))
+	s.run()
+	s.settle()
+	s.check()
+	t.Log(s.summary())
+	if *soakFor >= soakShown {
+		fmt.Println(s.summary())
+	}
+}
+
+// soakShown is from how many requests on the summary is printed also without -v.
+const soakShown = 10_000
+
+const (
+	clients   = 48
+	soakUnits = 60 // of each item
+)
+
+type soak struct {
+	*fleet
+	crowd *crowd
+	chaos *chaos
+	most  int64
+	seed  uint64
+
+	began          time.Time
+	took, settling time.Duration
+	sampled        int // keys that were asked for their TTL
+	findings       []checker.Finding
+	history        []checker.Record
+	checked        time.Duration
+}
+
+func newSoak(t testing.TB, most int64, seed uint64) *soak {
+	t.Helper()
+	stands := stands{
+		redis: testserver.NewRedis(t, testserver.AppendOnly()),
+		sql:   testserver.NewPostgres(t, testserver.PostgresConfig("shared_buffers", "128MB"), testserver.PostgresConfig("autovacuum", "on")),
+	}
+	items := make([]item, max(4, most/1000))
+	for i := range items {
+		items[i] = item{id: int64(1000 + i), units: soakUnits}
+	}
+	w := newWorld(t, setup{Landing: true, Run: true, Hold: 3 * time.Second, Conns: 12}, stands, seed, items...)
+	s := &soak{fleet: &fleet{world: w}, most: most, seed: seed}
+	w.market = newMarket(clients, 10*time.Second)
+	t.Cleanup(w.market.http.CloseIdleConnections)
+	for range 2 {
+		w.shop = nil
+		w.open()
+		s.shops = append(s.shops, w.shop)
+	}
+	s.crowd = &crowd{m: w.market, addrs: s.addr, users: max(20, most/50), dice: rand.New(rand.NewPCG(seed, 3)), most: most}
+	for _, it := range items {
+		s.crowd.items = append(s.crowd.items, it.id)
+	}
+	s.chaos = &chaos{f: s.fleet, dice: rand.New(rand.NewPCG(seed, 4)), every: 400 * time.Millisecond, counts: map[string]int{}}
+	if most < soakShown {
+		s.chaos.hasten = true
+	} else if most >= 100_000 {
+		s.chaos.every = time.Second
+	}
+	return s
+}
+
+// run is the sale: the crowd, with trouble until it has all its answers.
+func (s *soak) run() {
+	s.Helper()
+	s.began = time.Now()
+	ctx, over := context.WithCancel(s.ctx)
+	go func() {
+		defer over()
+		s.crowd.run(ctx, clients)
+	}()
+	go s.sample(ctx)
+	s.chaos.run(ctx)
+	s.took = time.Since(s.began)
+	s.toRedis.Heal(s)
+	s.toSQL.Heal(s)
+}
+
+// sample looks all the time at keys of Redis: each must have a TTL.
+func (s *soak) sample(ctx context.Context) {
+	for ctx.Err() == nil {
+		pause(time.Second)
+		var keys []*redis.StringCmd
+		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for range 100 {
+				keys = append(keys, p.RandomKey(ctx))
+			}
+			return nil
+		})
+		if err != nil {
+			continue // it is being restarted
+		}
+		for _, key := range keys {
+			ttl, err := s.rdb.TTL(ctx, key.Val()).Result()
+			if err == nil && ttl == -1 {
+				s.Errorf("invariant 6: no TTL: %s", key.Val())
+			}
+			s.sampled++
+		}
+	}
+}
+
+// again delivers a few orders three times.
+func (f *fleet) again(n int) {
+	var rows []seckillOrder
+	if err := f.db.Order("random()").Limit(n).Find(&rows).Error; err == nil { // SQL may be away
+		_ = f.deliver(rows) // and Redis too
+	}
+}
+
+// settle waits until nothing is under way any more.
+func (s *soak) settle() {
+	s.Helper()
+	since := time.Now()
+	if s.chaos.hasten {
+		s.age()
+	}
+	const most = 3 * time.Minute
+	settled := func(what string) {
+		s.Helper()
+		testserver.Eventually(s, most, func() bool {
+			return s.backlog() == 0 && s.rdb.ZCard(s.ctx, s.setup.Prefix+"stock:deadlines").Val() == 0
+		}, what)
+	}
+	settled("every order has landed, and every hold has ended")
+	s.again(1000)
+	settled("what was delivered again changes nothing")
+	s.settling = time.Since(since)
+	// What the shops have opened they have closed: compared with one that was started just now.
+	s.market.http.CloseIdleConnections()
+	fresh, err := s.reopen()
+	s.must(err)
+	s.children = append(s.children, fresh)
+	want := s.level(fresh.addr) + 30 // connections of clients and pools come and go
+	for i, c := range s.shops {
+		testserver.Eventually(s, most, func() bool { return s.level(c.addr) <= want }, fmt.Sprintf("the goroutines of shop %d have ended", i))
+	}
+}
+
+// level returns how many goroutines a shop has.
+func (s *soak) level(addr string) int {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.ctx, http.MethodPost, "http://"+addr+"/level", nil)
+	s.must(err)
+	res, err := s.market.http.Do(req)
+	s.must(err)
+	defer res.Body.Close()
+	var n int
+	_, err = fmt.Fscan(res.Body, &n)
+	s.must(err)
+	return n
+}
+
+// check judges the run.
+func (s *soak) check() {
+	s.Helper()
+	since := time.Now()
+	s.findings = s.judge()
+	s.history = s.market.history()
+	s.checked = time.Since(since)
+	for i, f := range s.findings {
+		if i == 20 {
+			s.Errorf("and %d more", len(s.findings)-i)
+			break
+		}
+		s.Error(f)
+	}
+	if s.Failed() {
+		for i, c := range s.children {
+			lines := strings.Split(strings.TrimSpace(c.log.String()), "\n")
+			s.Logf("shop %d:\n%s", i+1, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+		}
+	}
+}
+
+// summary is the page that the run ends with.
+func (s *soak) summary() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	rate := func(n int) string { return fmt.Sprintf("%9d  %8.0f/s", n, float64(n)/s.took.Seconds()) }
+	per := map[int16]int{}
+	reasons := map[string]int{}
+	for _, r := range s.rows() {
+		per[r.Status]++
+		if r.CloseReason != nil {
+			reasons[*r.CloseReason]++
+		}
+	}
+	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), soakUnits, s.crowd.users, clients, runtime.GOMAXPROCS(0))
+	line("sale %.1fs, settling %.1fs, checking %.1fs", s.took.Seconds(), s.settling.Seconds(), s.checked.Seconds())
+	line("\n%-34s %s", "requests for orders", rate(len(s.history)))
+	n := outcomes(s.history)
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		shown := name
+		if name == checker.NoAnswer {
+			shown = "no answer"
+		}
+		line("  %-32s %s", shown, rate(n[name]))
+	}
+	var took []time.Duration
+	for i := range s.history {
+		took = append(took, s.history[i].End.Sub(s.history[i].Start))
+	}
+	slices.Sort(took)
+	if len(took) > 0 {
+		line("  time to an answer: median %v, p99 %v", took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond))
+	}
+	line("%-34s %s", "orders landed in SQL", rate(per[unpaid]+per[paid]+per[closed]))
+	line("  %-32s %9d", "paid", per[paid])
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		line("  %-32s %9d", "closed: "+name, reasons[name])
+	}
+	line("\nfaults")
+	for _, name := range slices.Sorted(maps.Keys(s.chaos.counts)) {
+		line("  %-32s %9d", name, s.chaos.counts[name])
+	}
+	kinds := map[checker.Kind]int{}
+	for _, f := range s.findings {
+		kinds[f.Kind]++
+	}
+	line("\n%-34s %9d", "oversold", kinds[checker.Oversold]+kinds[checker.BelowZero]+kinds[checker.OverLimit])
+	line("%-34s %9d", "doubled", kinds[checker.RequestRows]+kinds[checker.RequestOrders]+kinds[checker.RequestTwice]+kinds[checker.EndedTwice])
+	line("%-34s %9d", "lost", kinds[checker.AcceptedLost]+kinds[checker.UnitsLost]+kinds[checker.CounterGone]+kinds[checker.RepeatRefused])
+	line("%-34s %9d", "unsold that could have been sold", kinds[checker.FalseSoldOut]+kinds[checker.FalseLimit])
+	line("%-34s %9d", "keys without TTL", kinds[checker.Eternal])
+	line("%-34s %9d", "left to be done", kinds[checker.HoldOpen]+kinds[checker.ReturnOpen]+kinds[checker.StreamOpen]+kinds[checker.TransferOpen])
+	line("%-34s %9d", "findings in all", len(s.findings))
+	return b.String()
+}
