@@ -100,6 +100,8 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 		if apart <= 0 {
 			d.action = ActionRestore
 		}
+	case apart > it.Left:
+		d.Class, d.Detail = RedisAbove, "orders hold more than SQL has: it will refuse them as they land"
 	case apart > 0:
 		d.Class, d.action = RedisAbove, ActionWithdraw
 	case apart < 0:

@@ -71,7 +71,8 @@ type Mark struct {
 // Survey reads all that the Counter keeps in Redis, with SCAN, and changes nothing. between, if it is not nil, is called
 // with the items before any counter is read: whoever takes a snapshot of SQL there has one that is not younger than the
 // counters. It costs as much as there are keys, and memory for each order: call it for a comparison now and then, not in a
-// request. It is not for quotas. Its errors: ErrInvalid, ErrUnavailable, and what between returns.
+// request. Without WithHold it tells by a record's TTL when an order was taken, so the server must be one whose keys age.
+// It is not for quotas. Its errors: ErrInvalid, ErrUnavailable, and what between returns.
 func (c *Counter) Survey(ctx context.Context, between func(items []string) error) (*Survey, error) {
 	if c.keys.quota {
 		return nil, misuse("a quota has no orders in SQL to compare with")

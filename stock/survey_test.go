@@ -1,0 +1,195 @@
+package stock
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
+)
+
+// survey makes a survey at rest: not in the millisecond in which an order was taken.
+func (e *env) survey(c *Counter) (s *Survey) {
+	e.Helper()
+	if e.mini != nil {
+		e.mini.FastForward(50 * time.Millisecond) // keys do not age there by themselves
+	}
+	testserver.Eventually(e.T, 10*time.Second, func() bool {
+		var err error
+		if s, err = c.Survey(e.Context(), nil); err != nil {
+			e.Fatal(err)
+		}
+		return !slices.ContainsFunc(s.Items, func(it SurveyedItem) bool { return it.Unsettled })
+	}, "the survey does not settle")
+	return s
+}
+
+// A survey has every item, order, mark and entry of the Counter, and nothing of others under the same prefix.
+func TestSurveySeesAllThatIsKept(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		for name, opts := range map[string][]Option{"hold": {WithHold(time.Hour), WithStream()}, "record": {WithStream()}} {
+			own := &env{T: t, rdb: e.rdb, prefix: e.prefix + name + ":", parts: e.parts, mini: e.mini}
+			c, segments := own.counter(opts...), 1
+			if e.parts > 0 {
+				segments = 4
+			}
+			own.warm(c, Sale{Activity: "a:b", Units: 20, Segments: segments, Limit: Limit{Units: 3, Over: Variant}})
+			quota := own.quota()
+			own.warm(quota, Sale{Item: 77, Units: 5})
+			own.deduct(quota, Order{Item: 77, Units: 1, RequestID: "of the quota"})
+			first := Order{Item: 1001, Variant: "a/b", Activity: "a:b", User: "ü 1", Units: 2, RequestID: "r%1"}
+			second := Order{Item: 1001, Variant: "x", Activity: "a:b", User: 2, Units: 1, RequestID: "r2"}
+			kept, back := own.deduct(c, first), own.deduct(c, second)
+			if _, err := c.Release(t.Context(), back.Order, Operator, Of(second)); err != nil {
+				t.Fatal(err)
+			}
+			var between []string
+			s, err := c.Survey(t.Context(), func(items []string) error { between = items; return nil })
+			if err != nil || !slices.Equal(between, []string{"1001"}) {
+				t.Fatalf("%s: between was told %v, err = %v", name, between, err)
+			}
+			s = own.survey(c)
+			if len(s.Items) != 1 || len(s.Held) != 2 || len(s.Marks) != 1 || len(s.Landing) != 2 || len(s.Dead)+len(s.Strays)+len(s.Eternal)+len(s.Unreadable) != 0 {
+				t.Fatalf("%s: %+v", name, s)
+			}
+			it := s.Items[0]
+			if it.Item != "1001" || it.Left != 18 || it.Warmed != 20 || it.State != "open" || it.Gone || it.Unsettled || len(it.Segments) != segments ||
+				it.Limits["a:b"] != (Limit{Units: 3, Over: Variant}) || time.Until(it.Ends) < 50*time.Minute {
+				t.Errorf("%s: item %+v", name, it)
+			}
+			m := s.Marks[0]
+			if m.Order != kept.Order || m.User != "ü 1" || m.Variant != "a/b" || m.Activity != "a:b" || m.Units != 2 {
+				t.Errorf("%s: mark %+v", name, m)
+			}
+			for _, o := range s.Held {
+				if o.RequestID == "r%1" && (o.Order != kept.Order || o.Kept() != 2 || o.Nth != 1 || !o.Counted || time.Since(o.At).Abs() > time.Minute) ||
+					o.RequestID == "r2" && (o.Kept() != 0 || o.Released != 1) {
+					t.Errorf("%s: order %+v", name, o)
+				}
+				if (name == "hold") != !o.Deadline.IsZero() {
+					t.Errorf("%s: deadline %v", name, o.Deadline)
+				}
+			}
+		}
+	})
+}
+
+// What came back while the survey was made is told: the sums belong to no instant.
+func TestSurveyTellsOfReturnsMeanwhile(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Units: 20})
+		o := e.order(1)
+		res := e.deduct(c, o)
+		s, err := c.Survey(t.Context(), func([]string) error {
+			_, err := c.Release(t.Context(), res.Order, Failed, Of(o))
+			return err
+		})
+		if err != nil || !s.Items[0].Unsettled {
+			t.Errorf("%+v, %v; want it unsettled", s, err)
+		}
+		e.survey(c)
+		broken := errors.New("no snapshot")
+		if _, err := c.Survey(t.Context(), func([]string) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("err = %v", err)
+		}
+		_, err = e.quota().Survey(t.Context(), nil)
+		e.wants(err, ErrInvalid, "Survey of a quota")
+	})
+}
+
+// What must not be there is found: a counter without a sale, a key without TTL, a value that is not of its form.
+func TestSurveyFindsWhatMustNotBeThere(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Units: 20, Limit: Limit{Units: 1}})
+		e.deduct(c, e.order(1))
+		stray, marker := strings.Replace(e.key("stock:item:1001"), "1001", "77", 1), e.key("limit:user:1:item:1001:act:")
+		for _, do := range []error{
+			e.rdb.Set(t.Context(), stray, 5, 0).Err(),
+			e.rdb.Persist(t.Context(), marker).Err(),
+			e.rdb.Set(t.Context(), e.key("req:odd"), "x", time.Hour).Err(),
+			e.rdb.Set(t.Context(), e.prefix+"nobodys", "x", 0).Err(),
+		} {
+			if do != nil {
+				t.Fatal(do)
+			}
+		}
+		s := e.survey(c)
+		if !slices.Equal(s.Strays, []string{stray}) || !slices.Equal(s.Eternal, []string{marker}) || !slices.Equal(s.Unreadable, []string{e.key("req:odd")}) {
+			t.Fatalf("strays %v, eternal %v, unreadable %v", s.Strays, s.Eternal, s.Unreadable)
+		}
+		twice := func(what string, fn func() (bool, error)) {
+			t.Helper()
+			if did, err := fn(); err != nil || !did {
+				t.Errorf("%s: %t, %v", what, did, err)
+			}
+			e.unchanged(what+", repeated", func() {
+				if did, err := fn(); err != nil || did {
+					t.Errorf("%s, repeated: %t, %v", what, did, err)
+				}
+			})
+		}
+		twice("RemoveStray", func() (bool, error) { return c.RemoveStray(t.Context(), stray) })
+		twice("Expire", func() (bool, error) { return c.Expire(t.Context(), marker, time.Now()) })
+		e.ttl("limit:user:1:item:1001:act:", leastLife)
+		e.unchanged("RemoveStray of a counter on sale", func() {
+			if did, err := c.RemoveStray(t.Context(), e.key("stock:item:1001")); did || err != nil {
+				t.Errorf("removed %t, %v", did, err)
+			}
+			_, err := c.RemoveStray(t.Context(), e.prefix+"nobodys")
+			e.wants(err, ErrInvalid, "RemoveStray of another's key")
+			_, err = c.Expire(t.Context(), e.prefix+"nobodys", time.Now())
+			e.wants(err, ErrInvalid, "Expire of another's key")
+		})
+	})
+}
+
+// Remember writes what is lost of a live order, once, and touches neither counter nor what is there; Unmark takes off an entry
+// only as it was seen.
+func TestRememberAndUnmark(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Hour))
+		e.warm(c, Sale{Units: 20, Limit: Limit{Units: 2}})
+		o := e.order(1)
+		res := e.deduct(c, o)
+		entry := Entry{Order: res.Order, RequestID: o.RequestID, Item: "1001", User: "1", Units: 1, Nth: 1}
+		remember := func(want bool) {
+			t.Helper()
+			if did, err := c.Remember(t.Context(), entry, true); err != nil || did != want {
+				t.Errorf("Remember = %t, %v; want %t", did, err, want)
+			}
+		}
+		e.unchanged("Remember of what is there", func() { remember(false) })
+		before := e.survey(c)
+		e.del("stock:hold:" + res.Order)
+		if did, err := c.Unmark(t.Context(), before.Marks[0]); err != nil || !did {
+			t.Fatalf("Unmark = %t, %v", did, err)
+		}
+		remember(true)
+		e.unchanged("Remember, repeated", func() { remember(false) })
+		after := e.survey(c)
+		if len(after.Held) != 1 || after.Held[0].Kept() != 1 || len(after.Marks) != 1 || after.Marks[0] != before.Marks[0] || after.Items[0].Left != 19 {
+			t.Errorf("after it: %+v", after)
+		}
+		e.everyKeyExpires()
+		e.ended(c.Release(t.Context(), res.Order, Unpaid, Of(o)))(Ended{Outcome: OutcomeReleased, Units: 1})
+		e.left(c, 20)
+
+		m := before.Marks[0]
+		m.value = "9:9"
+		remember(true) // the entry only: the hold is there, and has ended
+		e.unchanged("Unmark of an entry that is another by now", func() {
+			if did, err := c.Unmark(t.Context(), m); err != nil || did {
+				t.Errorf("Unmark = %t, %v", did, err)
+			}
+			_, err := c.Unmark(t.Context(), Mark{Order: res.Order})
+			e.wants(err, ErrInvalid, "Unmark of a mark that nobody has seen")
+			entry.Item = "5"
+			_, err = c.Remember(t.Context(), entry, true)
+			e.wants(err, ErrNotWarmed, "Remember of an item that is not on sale")
+		})
+	})
+}
