@@ -13,12 +13,20 @@ NESTED        := $(patsubst %/go.mod,%,$(sort $(shell find . -mindepth 2 -name g
 # nested runs a command in each of them, until one fails.
 nested         = @set -e; for module in $(NESTED); do echo "$$module: $(1)"; (cd $$module && $(1)); done
 
-.PHONY: test test-fast test-newest servers fmt lint tidy fuzz golden bench examples ci
+.PHONY: test test-mysql test-fast test-newest servers fmt lint tidy fuzz golden bench examples ci
 
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
 	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
 	$(call nested,HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...)
+	@if [ -n "$$HOLDFAST_MYSQL_DSN" ]; then $(MAKE) --no-print-directory test-mysql; else \
+	  echo "not run, for want of a MySQL 8 server (make test-mysql):"; \
+	  $(GO) test -tags mysql8 -list '^TestMySQL8' ./gormplugin | sed -n 's/^Test/  &/p'; fi
+
+## test-mysql: gormplugin on the MySQL 8 server that HOLDFAST_MYSQL_DSN names, such as root:secret@tcp(127.0.0.1:3306)/
+test-mysql:
+	@test -n "$$HOLDFAST_MYSQL_DSN" || { echo "set HOLDFAST_MYSQL_DSN to a MySQL 8 server, as a user who may create databases"; exit 2; }
+	HOLDFAST_REAL=require $(GO) test -tags mysql8 -race -shuffle=on -timeout 15m ./gormplugin
 
 ## test-fast: embedded parts only, no server needed, under a minute once built
 test-fast:

@@ -1,9 +1,16 @@
 package gormplugin
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/glebarez/sqlite"
+	gosql "github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
@@ -35,12 +42,47 @@ func onEach(t *testing.T, test func(t *testing.T, d database)) {
 	}
 }
 
+// mysqlServer names a MySQL 8 server, in the driver's format and as a user who may create databases. With it, as with
+// `make test-mysql`, every test of this package that has a MariaDB of its own has a database there instead.
+const mysqlServer = "HOLDFAST_MYSQL_DSN"
+
+var mysqlDatabases atomic.Int64
+
+// mysqlDatabase returns the DSN of an empty database on the server, which the end of the test drops.
+func mysqlDatabase(t testing.TB, server string) string {
+	t.Helper()
+	config, err := gosql.ParseDSN(server)
+	if err != nil {
+		t.Fatal(err) // the driver's errors hold no password
+	}
+	config.ParseTime, config.DBName = true, ""
+	pool, err := sql.Open("mysql", config.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("holdfast_test_%d_%d", os.Getpid(), mysqlDatabases.Add(1))
+	if _, err := pool.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, err := pool.ExecContext(context.Background(), "DROP DATABASE "+name)
+		if err = errors.Join(err, pool.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	config.DBName = name
+	return config.FormatDSN()
+}
+
 func newDatabase(t testing.TB, name string) database {
 	t.Helper()
 	switch name {
 	case dialectPostgres:
 		return database{name, testserver.Postgres(t).DSN}
 	case dialectMySQL:
+		if server := os.Getenv(mysqlServer); server != "" {
+			return database{name, mysqlDatabase(t, server)}
+		}
 		return database{name, testserver.MariaDB(t).DSN}
 	}
 	return database{name, t.TempDir() + "/test.db?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"}
