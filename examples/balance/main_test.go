@@ -36,8 +36,8 @@ func TestOpposite(t *testing.T) { runs(t, "-accounts", "2", "-transfers", "10") 
 
 func TestOnRealServers(t *testing.T) {
 	srv, db := testserver.NewRedis(t), testserver.Postgres(t)
-	for range 2 { // the second run finds what the first has left
-		runs(t, "-redis", srv.Addr(), "-postgres", db.DSN)
+	for _, transfers := range []string{"20", "5"} { // the second run finds what the first has left
+		runs(t, "-transfers", transfers, "-redis", srv.Addr(), "-postgres", db.DSN)
 	}
 }
 
