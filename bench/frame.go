@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
@@ -142,14 +143,15 @@ type Subject struct {
 const slice = 25 * time.Millisecond
 
 // interleave makes a round of subjects that each give one figure: the mean of many short slices, in which the subjects
-// take turns, so that what else the machine does hits all of them alike.
+// take turns, so that what else the machine does hits all of them alike. Their order is another each time: nobody always
+// comes after the one that leaves the servers most to tidy up.
 func interleave(subjects ...Subject) Round {
 	return func(d time.Duration) (Figures, error) {
 		f := Figures{}
 		slices := max(1, int(d/slice))
-		for n := range slices {
-			for i := range subjects {
-				s := subjects[(n+i)%len(subjects)]
+		for range slices {
+			for _, i := range rand.Perm(len(subjects)) {
+				s := subjects[i]
 				runtime.GC() // nobody pays for what another one has left
 				v, err := s.Run(d / time.Duration(slices))
 				if err != nil {

@@ -126,17 +126,23 @@ func guarded(e *Env, db *gorm.DB, models ...any) *gorm.DB {
 	return db
 }
 
-// hotRow is one row that everybody wants, with gorm's default transaction off for all but one subject.
+// hotRow is one row that everybody wants, with gorm's default transaction off for all but one subject. All of them share
+// one pool of connections and the prepared statements that its driver keeps.
 func hotRow(stock int64) func(e *Env) Round {
 	return func(e *Env) Round {
-		dsn := testserver.Postgres(e.TB).DSN
-		dial := func(c *gorm.Config) *gorm.DB { return open(e, postgres.Open(dsn), c) }
+		first := open(e, postgres.Open(testserver.Postgres(e.TB).DSN), &gorm.Config{})
+		pool := must(e, first.DB)
+		dial := func(c *gorm.Config) *gorm.DB {
+			c.Logger = logger.Discard
+			return must(e, func() (*gorm.DB, error) { return gorm.Open(postgres.New(postgres.Config{Conn: pool}), c) })
+		}
 		plain := migrated(e, dial(&gorm.Config{SkipDefaultTransaction: true}), 1, stock)
 		lean := guarded(e, dial(&gorm.Config{SkipDefaultTransaction: true}), &hotItem{})
 		full := guarded(e, dial(&gorm.Config{}), &hotItem{})
 		subject := func(name string, take func() error) Subject {
+			workers := newCrew(e, hotClients)
 			return Subject{name, func(d time.Duration) (float64, error) {
-				return rate(hotClients, d, func(int) error {
+				return workers.rate(d, func() error {
 					if err := take(); err != nil && (stock > 0 || !errors.Is(err, errNone)) {
 						return err
 					}
