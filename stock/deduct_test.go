@@ -510,6 +510,10 @@ func TestSharedMarkerLivesUntilTheLastEnd(t *testing.T) {
 		e.ttl("limit:user:7:act:a", 96*time.Hour)
 		e.deduct(c, Order{Activity: "a", User: 8, RequestID: e.id(), Lines: []Line{{Item: 1, Units: 1}, {Item: 2, Units: 1}}})
 		e.ttl("limit:user:8:act:a", 96*time.Hour)
+		if _, err := c.Remember(t.Context(), Entry{Order: "o", RequestID: "r", Item: "1", Activity: "a", User: "7", Units: 1, Nth: 9}, false); err != nil {
+			t.Fatal(err)
+		}
+		e.ttl("limit:user:7:act:a", 96*time.Hour)
 	})
 }
 

@@ -40,7 +40,10 @@ local marked, held = 0, 0
 if redis.call('HEXISTS', KEYS[5], ARGV[1]) == 0 then
     marked = 1
     redis.call('HSET', KEYS[5], ARGV[1], limit == 1 and ARGV[9] or ARGV[9] .. ':' .. ARGV[10])
-    redis.call('PEXPIREAT', KEYS[5], digits(ends + DAY))
+    -- Another item of the same activity may end later, and then so does a marker that they share.
+    if redis.call('PTTL', KEYS[5]) < ends + DAY - now then
+        redis.call('PEXPIREAT', KEYS[5], digits(ends + DAY))
+    end
 end
 if hold > 0 and kinds[1] == 'none' then
     held = 1
