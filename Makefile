@@ -60,6 +60,15 @@ fuzz:
 	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 	  done; done
 
+## crash: break a whole shop at every point in every way, once for each of SEEDS; some twenty minutes a seed
+crash: servers
+	@for seed in $(SEEDS); do \
+	  HOLDFAST_REAL=require $(GO) test ./internal/crash -count=1 -run TestEach -long -seed $$seed -timeout 60m || exit 1; done
+
+## soak: SOAK requests while everything breaks at random, and a page of figures; SEED=7 repeats what was random
+soak: servers
+	HOLDFAST_REAL=require $(GO) test ./internal/crash -count=1 -run TestSoak -v -soak $(SOAK) -seed $(SEED) -timeout 120m
+
 ## golden: rewrite what the scenarios show in traces and metrics; review the change
 golden:
 	HOLDFAST_REAL=require $(GO) test ./internal/telemetry -run TestGolden -update

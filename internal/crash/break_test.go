@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,24 @@ var lockLost = breakage{name: "lock lost", action: held, then: func(w *world, _ 
 	w.Helper()
 	if keys := w.keys("lock:"); len(keys) > 0 {
 		w.must(w.rdb.Del(w.ctx, keys...).Err())
+	}
+	r.Release()
+}}
+
+// stopped stops the shop for longer than a lock lives.
+var stopped = breakage{name: "shop stopped", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	r.Release()
+	w.shop.stop(lockTTL + lockTTL/2)
+}}
+
+// evicted takes the counters away, as a Redis does that is set to evict.
+var evicted = breakage{name: "counter evicted", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	w.Helper()
+	w.forgot = true
+	for _, key := range w.keys("stock:") {
+		if strings.HasSuffix(key, ":item:"+text(theItem)) {
+			w.must(w.rdb.Del(w.ctx, key).Err())
+		}
 	}
 	r.Release()
 }}

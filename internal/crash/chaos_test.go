@@ -93,6 +93,12 @@ func (c *chaos) troubles() []trouble {
 				f.age()
 			}
 		}},
+		{"shop stopped for a while", 2, func() {
+			f.mu.Lock()
+			c := f.shops[c.dice.IntN(len(f.shops))]
+			f.mu.Unlock()
+			c.stop(2 * lockTTL)
+		}},
 		{"Redis restarted", 1, func() { f.redisSrv.Restart(f) }},
 		{"PostgreSQL restarted", 1, func() { f.sqlSrv.Restart(f) }},
 		{"orders delivered again", 4, func() { f.again(50) }},

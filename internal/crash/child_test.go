@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -95,6 +96,13 @@ func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may be gone already
 	<-c.gone
 	_ = c.in.Close()
+}
+
+// stop stops the process for a while: as a pause of its collector, or of its machine.
+func (c *child) stop(d time.Duration) {
+	_ = c.cmd.Process.Signal(syscall.SIGSTOP) // it may be gone already
+	pause(d)
+	_ = c.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 func (c *child) alive() bool {

@@ -25,7 +25,7 @@ func TestEachPoint(t *testing.T) {
 // form each breakage comes at one point, that the seed chooses; with -long at each.
 func TestEachBreakage(t *testing.T) {
 	t.Parallel()
-	all := []breakage{lockLost, redisFull, sqlRestarted, redisRestarted, redisEmptied, failedOver}
+	all := []breakage{lockLost, stopped, evicted, redisFull, sqlRestarted, redisRestarted, redisEmptied, failedOver}
 	if *long {
 		eachPoint(t, all...)
 		return

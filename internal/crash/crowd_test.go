@@ -31,6 +31,7 @@ type job struct {
 	wish
 	at    time.Time
 	tries int
+	hasty time.Duration // how long the client waits for the first answer, 0: long
 	order string
 	how   string // "pay" or "close" the order; empty: ask for the wish
 }
@@ -77,7 +78,11 @@ func (c *crowd) next() (j job, wait time.Duration, over bool) {
 		if c.dice.IntN(25) == 0 { // sent twice at the same time
 			heap.Push(&c.later, job{wish: w, at: now})
 		}
-		return job{wish: w}, 0, false
+		j := job{wish: w}
+		if c.dice.IntN(50) == 0 {
+			j.hasty = time.Duration(1+c.dice.IntN(5)) * time.Millisecond
+		}
+		return j, 0, false
 	}
 	if len(c.later) == 0 && c.busy == 0 {
 		return job{}, 0, true
@@ -92,6 +97,11 @@ func (c *crowd) next() (j job, wait time.Duration, over bool) {
 // do does a job, and notes what follows from it.
 func (c *crowd) do(ctx context.Context, j job) {
 	var a answer
+	if j.hasty > 0 { // a client who does not wait for the answer
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, j.hasty)
+		defer cancel()
+	}
 	if j.how != "" {
 		a = c.m.end(ctx, c.addrs(), j.order, j.how)
 	} else {
@@ -105,6 +115,7 @@ func (c *crowd) do(ctx context.Context, j job) {
 		j.tries++
 		heap.Push(&c.later, j)
 	}
+	j.hasty = 0
 	backOff := min(50*time.Millisecond<<min(j.tries, 7), 5*time.Second)
 	switch {
 	case j.how != "":

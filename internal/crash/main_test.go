@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,6 +22,15 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(setupEnv); text != "" {
 		fmt.Fprintln(os.Stderr, serve(text))
 		os.Exit(1)
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // a case waits for deadlines most of its time
+		if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	testserver.Main(m)
 }

@@ -194,6 +194,7 @@ func (w *world) recovered(p *point, killed bool) {
 	w.work()
 	w.repeat(p.stage.wishes(), 3)
 	w.landed()
+	w.promised()
 	w.endAll(3)
 	w.redeliver()
 	w.landed()

@@ -134,6 +134,23 @@ func (w *world) landed() {
 	testserver.Eventually(w, patience, func() bool { return w.backlog() == 0 }, "every accepted order has landed")
 }
 
+// promised checks that each order that somebody was told of has a row by now: before the sweeper makes one for it.
+func (w *world) promised() {
+	w.Helper()
+	if w.forgot {
+		return
+	}
+	there := map[string]bool{}
+	for _, r := range w.rows() {
+		there[r.OrderNo] = true
+	}
+	for _, r := range w.market.history() {
+		if (r.Outcome == checker.Deducted || r.Outcome == checker.Replayed) && !there[r.Order] {
+			w.Errorf("user %s was told of order %s, which has not landed", r.User, r.Order)
+		}
+	}
+}
+
 func (w *world) backlog() (n int64) {
 	for _, stream := range w.counter.Streams() {
 		n += w.rdb.XLen(w.ctx, stream).Val()
