@@ -97,7 +97,10 @@ func guardRoutes(app chi.Router, rdb redis.UniversalClient, prefix string) (*hol
 	if err != nil {
 		return nil, err
 	}
-	return guard, guard.Apply(app, annotations)
+	if err := guard.Apply(app, annotations); err != nil {
+		return nil, errors.Join(err, guard.Close(context.Background()))
+	}
+	return guard, nil
 }
 
 // principal is what the application's authentication knows.

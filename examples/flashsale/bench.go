@@ -24,13 +24,13 @@ type bench struct {
 	items    int64        // each row sells an item of its own
 }
 
-func newBench(h *hall, c tableConfig, progressTo io.Writer) (*bench, error) {
+func newBench(ctx context.Context, h *hall, c tableConfig, progressTo io.Writer) (*bench, error) {
 	b := &bench{tableConfig: c, hall: h, progress: newProgress(progressTo)}
 	r := chi.NewRouter()
 	for i, w := range h.ways {
 		r.With(w.guards...).Method(http.MethodPost, fmt.Sprintf("/%d/items/{itemID}/orders", i), buyer(w.status, w.buy))
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,8 @@ func (b *bench) measure(ctx context.Context, i int, w *way) (row, error) {
 		}
 		r.notes = append(r.notes, fmt.Sprintf("the last order was in SQL %v after the last answer", took.Round(time.Millisecond)))
 	}
-	return r, b.check(ctx, w, item, load, &r)
+	err = b.check(ctx, w, item, load, &r)
+	return r, err
 }
 
 // landed waits until the orders of an item have reached SQL. What is still missing after that is the checker's to find.

@@ -73,7 +73,7 @@ func runTable(ctx context.Context, args []string, out, progress io.Writer) (err 
 	if err := hall.pick(c.modes); err != nil {
 		return err
 	}
-	bench, err := newBench(hall, c, progress)
+	bench, err := newBench(ctx, hall, c, progress)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func OpenRedis(ctx context.Context, addr string) (rdb *redis.Client, stop func()
 		return err
 	}
 	if err := rdb.Ping(ctx).Err(); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("Redis at %s does not answer: %w", addr, err), stop())
+		return nil, nil, errors.Join(fmt.Errorf("no answer from Redis at %s: %w", addr, err), stop())
 	}
 	return rdb, stop, nil
 }
