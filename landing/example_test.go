@@ -113,6 +113,7 @@ func Example() {
 	shop, db, stop := store()
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
 	l, err := landing.New[Order, Item](shop, db, orderOf)
 	if err != nil {
@@ -157,6 +158,7 @@ func ExampleWithHandler() {
 	shop, db, stop := store()
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
 	l, err := landing.New[Order, Item](shop, db, orderOf, landing.WithHandler(func(tx *gorm.DB, landed []*Order) error {
 		events := make([]Event, len(landed))
@@ -220,6 +222,7 @@ func ExampleDeadLetters() {
 	shop, db, stop := store()
 	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 
 	_, err := shop.Warm(ctx, stock.Sale{Item: 7, Units: 5, Ends: time.Now().Add(time.Hour)}) // and SQL does not know it
 	if err != nil {
