@@ -2,6 +2,7 @@ package dedup_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -38,7 +39,7 @@ func BenchmarkReplay(b *testing.B) {
 		"by hand": func(ctx context.Context, f fixture, n int64) error {
 			key := f.prefix + "hand:" + strconv.FormatInt(n%64, 10)
 			err := f.rdb.SetArgs(ctx, key, "running", redis.SetArgs{Mode: "NX", TTL: 30 * time.Second}).Err()
-			if err == redis.Nil {
+			if errors.Is(err, redis.Nil) {
 				return f.rdb.Get(ctx, key).Err()
 			}
 			if err != nil {

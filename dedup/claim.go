@@ -210,7 +210,8 @@ const (
 func (c *Claim) lostAs(reason string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.lost.(*Error); ok && e.Reason == reason {
+	var e *Error
+	if errors.As(c.lost, &e) && e.Reason == reason {
 		return e
 	}
 	return nil

@@ -55,7 +55,7 @@ func ExampleDedup_Do_order() {
 		return req.ID()
 	}
 	order("a8f2", "cup")
-	id := order("a8f2", "cup") // from the record
+	id := order("a8f2", "cup")                                              // from the record
 	if err := rdb.Del(context.Background(), "idem:"+id).Err(); err != nil { // an eviction, or a failover
 		panic(err)
 	}

@@ -109,7 +109,7 @@ func ExampleDedup_Begin() {
 
 	ctx := context.Background()
 	req := dedup.Request{Scope: "user-7", Name: "POST /orders", Key: "8e03978e", Fingerprint: []byte("hash of the body")}
-	for range 2 {
+	serve := func() {
 		claim, rec, err := d.Begin(ctx, req)
 		switch {
 		case err != nil:
@@ -124,6 +124,8 @@ func ExampleDedup_Begin() {
 			}
 		}
 	}
+	serve()
+	serve()
 	req.Fingerprint = []byte("hash of another body")
 	_, _, err = d.Begin(ctx, req)
 	fmt.Println(err)

@@ -33,9 +33,19 @@ func TestHashIsOfTheKeyAlone(t *testing.T) {
 func TestPartsOfTheIDDoNotRunTogether(t *testing.T) {
 	seen := map[string]dedup.Request{}
 	for _, req := range []dedup.Request{
-		{Scope: "a:", Key: "b"}, {Scope: "a", Key: ":b"}, {Scope: "a", Name: ":", Key: "b"}, {Scope: "a:b", Key: "c"}, {Scope: "a", Key: "b:c"},
-		{Scope: "a", Name: "b", Key: "c"}, {Scope: "ab", Key: "c"}, {Scope: "a", Key: "bc"}, {Scope: "a", Name: "bc"}, {Key: "abc"}, {Scope: "abc"},
-		{Scope: "a\x00", Key: "b"}, {Scope: "a", Key: "\x00b"},
+		{Scope: "a:", Key: "b"},
+		{Scope: "a", Key: ":b"},
+		{Scope: "a", Name: ":", Key: "b"},
+		{Scope: "a:b", Key: "c"},
+		{Scope: "a", Key: "b:c"},
+		{Scope: "a", Name: "b", Key: "c"},
+		{Scope: "ab", Key: "c"},
+		{Scope: "a", Key: "bc"},
+		{Scope: "a", Name: "bc"},
+		{Key: "abc"},
+		{Scope: "abc"},
+		{Scope: "a\x00", Key: "b"},
+		{Scope: "a", Key: "\x00b"},
 	} {
 		if other, ok := seen[req.ID()]; ok {
 			t.Errorf("%+v and %+v have one id", req, other)

@@ -276,8 +276,10 @@ func TestAutumn1851_FailureFreesTheKeySuccessKeepsIt(t *testing.T) {
 		return err
 	}
 	started := time.Now()
-	if send() == nil || send() == nil {
-		t.Fatal("a failure is answered with success")
+	for range 2 {
+		if send() == nil {
+			t.Fatal("a failure is answered with success")
+		}
 	}
 	fail = false
 	if err := errors.Join(send(), send(), send()); err != nil {

@@ -174,6 +174,7 @@ func (r readOnly) Middlewares() chi.Middlewares                       { return r
 func (r readOnly) Match(rctx *chi.Context, method, path string) bool {
 	return r.mux.Match(rctx, method, path)
 }
+
 func (r readOnly) Find(rctx *chi.Context, method, path string) string {
 	return r.mux.Find(rctx, method, path)
 }

@@ -27,6 +27,8 @@ var errPanicked error = &refusal{sentinel: dedup.ErrUnavailable, text: "the hand
 
 // serve runs the handler, ends the claim and sends the answer: in this order, so that what is seen is durable. What a
 // Lock inside has left to do runs meanwhile.
+//
+//nolint:contextcheck // e.work is made of the request's context
 func (e *execution) serve(w http.ResponseWriter, r *http.Request) {
 	if e.claim.Bypassed() {
 		w.Header().Set("Idempotency-Status", "bypassed")

@@ -131,7 +131,7 @@ func (rw *response) writeHeader(code int) {
 		rw.held.length = n
 	}
 	if code == http.StatusSwitchingProtocols {
-		rw.sendHeld()
+		_ = rw.sendHeld() // there is no body that could fail
 	}
 }
 

@@ -149,7 +149,7 @@ func unjoin(err error) []error {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // asks for this very value, not for one inside
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // this very value, not one inside
 		return joined.Unwrap()
 	}
 	return []error{err}
