@@ -50,8 +50,8 @@ func run(args []string, stdout io.Writer) error {
 	flags.SetOutput(os.Stderr)
 	suite := flags.String("suite", "", "suites to run, separated by commas; empty: all of them ("+strings.Join(suiteNames(), ", ")+")")
 	match := flags.String("case", "", "regular expression for the names of the cases to run; empty: all")
-	rounds := flags.Int("rounds", 7, "rounds of each case, at least 1; the figures to publish have at least 5")
-	d := flags.Duration("time", 400*time.Millisecond, "for how long a round measures each subject")
+	rounds := flags.Int("rounds", 5, "rounds of each case, at least 1; the figures to publish have at least 5")
+	d := flags.Duration("time", 250*time.Millisecond, "for how long a round measures each subject")
 	asJSON := flags.Bool("json", false, "print one JSON object a line instead of a table")
 	if err := flags.Parse(args); err != nil {
 		return err

@@ -240,6 +240,22 @@ func TestReleaseOfAnExpiredKeyFreesThePlace(t *testing.T) {
 	}
 }
 
+// Hand-over is for single keys: who waits for several would have only the one that was handed over.
+func TestWhoWaitsForSeveralKeysTakesThemAll(t *testing.T) {
+	bubble(t, []Option{Wait(time.Hour)}, func(t *testing.T, l *Locker, m *memory) {
+		first := must(t, l, keys("a"))
+		done := make(chan *Lease)
+		go func() { done <- must(t, l, keys("a", "b")) }()
+		synctest.Wait()
+		free(t, first)
+		both := <-done
+		if m.count("handover") != 0 || m.token("lock:a") == "" || m.token("lock:b") != m.token("lock:a") {
+			t.Errorf("%d hand-overs, a has %q, b has %q", m.count("handover"), m.token("lock:a"), m.token("lock:b"))
+		}
+		free(t, both)
+	})
+}
+
 // F001: a key named twice is one key, so that nobody waits for himself. Several keys in opposite orders do not deadlock.
 func TestSeveralKeysAreTakenInOneOrder(t *testing.T) {
 	bubble(t, []Option{Wait(time.Hour)}, func(t *testing.T, l *Locker, m *memory) {
