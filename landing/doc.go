@@ -21,6 +21,8 @@
 //	err = l.Pay(ctx, orderNo)               // 0 -> 1 in SQL, then Confirm
 //	err = l.Close(ctx, orderNo, stock.Operator) // 0 -> 2 in SQL with the units back, then Release
 //
+//	rep, err := l.Reconciler().Compare(ctx) // where Redis and SQL differ; then Plan, a person, Apply
+//
 // # What it needs
 //
 // A [stock.Counter] on Redis 6.2 or Valkey, and a *gorm.DB with the plugin of package gormplugin, on PostgreSQL, MySQL,

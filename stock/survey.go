@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-go/holdfast/internal/fault"
 )
 
 // Survey is what a Counter keeps in Redis, for comparing it with SQL. See [Counter.Survey].
@@ -81,7 +83,7 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 	if err != nil {
 		return nil, err
 	}
-	before, err := c.surveyItems(ctx, switches)
+	before, _, err := c.surveyItems(ctx, switches)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +92,19 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 			return nil, err
 		}
 	}
-	items, err := c.surveyItems(ctx, switches)
+	items, unreadable, err := c.surveyItems(ctx, switches)
 	if err != nil {
 		return nil, err
 	}
-	s := &surveying{c: c, Survey: &Survey{}, items: items}
+	now, err := c.rdb.Time(ctx).Result()
+	if err != nil {
+		return nil, &Error{sentinel: ErrUnavailable, cause: err}
+	}
+	s := &surveying{c: c, Survey: &Survey{At: now, Unreadable: unreadable}, items: items}
 	if err := s.readKeys(ctx); err != nil {
 		return nil, err
 	}
-	after, err := c.surveyItems(ctx, switches)
+	after, _, err := c.surveyItems(ctx, switches)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +114,6 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 		it.Unsettled = it.Unsettled || first == nil || last == nil || first.returns != last.returns || it.Moving > 0 ||
 			first.Steps != last.Steps || first.Moving > 0 || last.Moving > 0
 		s.Items = append(s.Items, *it)
-		for _, at := range it.read {
-			s.At = later(s.At, time.UnixMilli(at))
-		}
 	}
 	return s.Survey, nil
 }
@@ -140,18 +143,16 @@ func (c *Counter) findSwitches(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// surveyItems reads counters and switches, each segment at one instant.
-func (c *Counter) surveyItems(ctx context.Context, switches []string) (map[string]*SurveyedItem, error) {
-	items := map[string]*SurveyedItem{}
+// surveyItems reads counters and switches, each segment at one instant. Of an item that cannot be read it returns the key of
+// the switch too.
+func (c *Counter) surveyItems(ctx context.Context, switches []string) (items map[string]*SurveyedItem, unreadable []string, err error) {
+	items = map[string]*SurveyedItem{}
 	for _, key := range switches {
 		a, err := c.run(ctx, c.scripts.survey, []string{key, strings.TrimSuffix(key, ":ctl")})
-		if err != nil {
-			if e, ok := as(err); ok && e.ErrorType() == "corrupt" {
-				continue // reported as unreadable
-			}
-			return nil, reading(err)
+		if err != nil && !isCorrupt(err) {
+			return nil, nil, reading(err)
 		}
-		if a.code() != 0 {
+		if err == nil && a.code() != 0 {
 			continue // it only remembers where the item lies, or has just expired
 		}
 		p := c.keys.parse(key)
@@ -160,11 +161,20 @@ func (c *Counter) surveyItems(ctx context.Context, switches []string) (map[strin
 			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, read: map[int]int64{}}
 			items[p.item] = it
 		}
-		if err := it.add(p.part, a); err != nil {
-			return nil, err
+		if err == nil {
+			err = it.add(p.part, a)
+		}
+		if err != nil {
+			it.read[p.part], it.Unsettled = 0, true
+			unreadable = append(unreadable, key)
 		}
 	}
-	return items, nil
+	return items, unreadable, nil
+}
+
+func isCorrupt(err error) bool {
+	e, ok := as(err)
+	return ok && e.ErrorType() == string(fault.Corrupt)
 }
 
 // add adds the answer of survey.lua for one segment.

@@ -64,7 +64,9 @@ func TestSurveySeesAllThatIsKept(t *testing.T) {
 				t.Errorf("%s: mark %+v", name, m)
 			}
 			for _, o := range s.Held {
-				if o.RequestID == "r%1" && (o.Order != kept.Order || o.Kept() != 2 || o.Nth != 1 || !o.Counted || time.Since(o.At).Abs() > time.Minute) ||
+				// The age of a record is told by its TTL, which does not fall on miniredis.
+				counted := o.Counted || name == "record" && own.mini != nil
+				if o.RequestID == "r%1" && (o.Order != kept.Order || o.Kept() != 2 || o.Nth != 1 || !counted || time.Since(o.At).Abs() > time.Minute) ||
 					o.RequestID == "r2" && (o.Kept() != 0 || o.Released != 1) {
 					t.Errorf("%s: order %+v", name, o)
 				}
@@ -144,6 +146,31 @@ func TestSurveyFindsWhatMustNotBeThere(t *testing.T) {
 			_, err = c.Expire(t.Context(), e.prefix+"nobodys", time.Now())
 			e.wants(err, ErrInvalid, "Expire of another's key")
 		})
+	})
+}
+
+// A value that cannot be read does not stop the survey, and is no stray: its item's sums prove nothing.
+func TestSurveyGoesOnPastWhatCannotBeRead(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Units: 20})
+		e.warm(c, Sale{Item: 5, Units: 7})
+		for name, spoil := range map[string]func(){
+			"counter": func() {
+				e.set("stock:item:1001", "ten")
+				e.rdb.Expire(t.Context(), e.key("stock:item:1001"), time.Hour)
+			},
+			"switch": func() { e.hset("stock:item:1001:ctl", "warmed", "ten") },
+		} {
+			spoil()
+			s, err := c.Survey(t.Context(), nil)
+			if err != nil || len(s.Items) != 2 || !s.Items[0].Unsettled || s.Items[1].Unsettled || s.Items[1].Left != 7 ||
+				!slices.Equal(s.Unreadable, []string{e.key("stock:item:1001:ctl")}) || len(s.Strays) > 0 || s.At.IsZero() {
+				t.Errorf("%s: %+v, %v", name, s, err)
+			}
+			e.set("stock:item:1001", 20)
+			e.hset("stock:item:1001:ctl", "warmed", "20")
+		}
 	})
 }
 
