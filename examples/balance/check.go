@@ -43,8 +43,9 @@ func (b *bank) read(ctx context.Context) (*books, error) {
 }
 
 // check judges by what lies in the database.
-func check(c config, h *history, b *books, refused error) error {
+func check(c config, h *history, b *books, refused error, immortal []string) error {
 	var must stores.Check
+	must.Must(len(immortal) == 0, "keys without a TTL: %v", immortal)
 	for _, err := range h.unlikely {
 		must.Must(false, "%w", err)
 	}

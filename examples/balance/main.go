@@ -72,10 +72,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	immortal, err := b.Immortal(ctx)
+	if err != nil {
+		return err
+	}
 	if err := show(out, h, books, c, servers.String(), refused); err != nil {
 		return err
 	}
-	return check(c, h, books, refused)
+	return check(c, h, books, refused, immortal)
 }
 
 func show(out io.Writer, h *history, b *books, c config, where string, refused error) error {

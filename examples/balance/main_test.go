@@ -51,11 +51,14 @@ func TestCheckSeesFaults(t *testing.T) {
 			transfers: 2, entries: 4, operations: 4,
 		}
 	}
-	if err := check(c, &history{made: 1}, good(), gormplugin.ErrStaleFence); err != nil {
+	if err := check(c, &history{made: 1}, good(), gormplugin.ErrStaleFence, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := check(c, &history{made: 1}, good(), nil); err == nil {
+	if err := check(c, &history{made: 1}, good(), nil, nil); err == nil {
 		t.Error("a late write that was not refused was not seen")
+	}
+	if err := check(c, &history{made: 1}, good(), gormplugin.ErrStaleFence, []string{"lock:account:1"}); err == nil {
+		t.Error("a key without a TTL was not seen")
 	}
 	for name, spoil := range map[string]func(*books, *history){
 		"a cent was made":           func(b *books, _ *history) { b.accounts[1].Cents++; b.received[2]++ },
@@ -73,7 +76,7 @@ func TestCheckSeesFaults(t *testing.T) {
 	} {
 		b, h := good(), &history{made: 1}
 		spoil(b, h)
-		if err := check(c, h, b, gormplugin.ErrStaleFence); err == nil {
+		if err := check(c, h, b, gormplugin.ErrStaleFence, nil); err == nil {
 			t.Errorf("%s: not seen", name)
 		}
 	}

@@ -48,8 +48,9 @@ func (s *service) sums(ctx context.Context, shards int) ([]sum, error) {
 }
 
 // check judges by what lies in the stores.
-func check(c config, h *history, sums []sum) error {
+func check(c config, h *history, sums []sum, immortal []string) error {
 	var must stores.Check
+	must.Must(len(immortal) == 0, "keys without a TTL: %v", immortal)
 	for _, err := range h.unlikely {
 		must.Must(false, "%w", err)
 	}

@@ -72,10 +72,14 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	immortal, err := s.Immortal(ctx)
+	if err != nil {
+		return err
+	}
 	if err := show(out, h, sums, c, servers.String()); err != nil {
 		return err
 	}
-	return check(c, h, sums)
+	return check(c, h, sums, immortal)
 }
 
 func show(out io.Writer, h *history, sums []sum, c config, where string) error {

@@ -51,8 +51,11 @@ func TestCheckSeesFaults(t *testing.T) {
 	told := func() *history {
 		return &history{reads: 1, paid: map[int64]int64{7: 90}, least: map[int64]int64{7: 11}}
 	}
-	if err := check(c, told(), []sum{good}); err != nil {
+	if err := check(c, told(), []sum{good}, nil); err != nil {
 		t.Fatal(err)
+	}
+	if err := check(c, told(), []sum{good}, []string{"quota:7"}); err == nil {
+		t.Error("a key without a TTL was not seen")
 	}
 	for name, spoil := range map[string]func(*sum, *history){
 		"spent more than there was": func(s *sum, _ *history) { s.paid, s.sql = 110, -10 },
@@ -66,7 +69,7 @@ func TestCheckSeesFaults(t *testing.T) {
 		s, h := good, told()
 		s.shards = []int64{4, 6}
 		spoil(&s, h)
-		if err := check(c, h, []sum{s}); err == nil {
+		if err := check(c, h, []sum{s}, nil); err == nil {
 			t.Errorf("%s: not seen", name)
 		}
 	}
