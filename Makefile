@@ -86,4 +86,4 @@ examples:
 	$(GO) run ./examples/cronjob
 	$(GO) -C examples/ratelimit run .
 
-ci: tidy lint test examples
+ci: tidy lint test test-newest examples
