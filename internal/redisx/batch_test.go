@@ -220,6 +220,41 @@ func TestWhoQueuesLeavesWithItsContext(t *testing.T) {
 	})
 }
 
+// What one call leaves behind is used for the next one, also when its caller has left: each still gets its own reply.
+func TestCallsAreUsedAgain(t *testing.T) {
+	c, g := gated(t)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for n := range 100 {
+				ctx, cancel := context.WithCancel(t.Context())
+				if n%3 == 0 {
+					go cancel() // before, while or after it is in the queue
+				}
+				key := fmt.Sprint(i, ":", n)
+				if got, err := c.Once(ctx, echo, []string{key}, 1); err == nil && got != key || err != nil && !errors.Is(err, context.Canceled) {
+					t.Errorf("key %s: got %v, %v", key, got, err)
+				}
+				cancel()
+			}
+		})
+	}
+	for done := awaited(&wg); ; {
+		select {
+		case g.let <- struct{}{}:
+		case <-done:
+			return
+		}
+	}
+}
+
+// awaited returns a channel that is closed when wg is done.
+func awaited(wg *sync.WaitGroup) <-chan struct{} {
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	return done
+}
+
 // A batch whose leader's context ends on the way still serves the others.
 func TestLeadersContextIsNotTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
