@@ -118,7 +118,7 @@ func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
 	}
 	o.checks, o.changes = o.space[:0], o.space2[:0]
 	o.clauses = stmt.BuildClauses
-	stmt.BuildClauses = append(slices.Clip(o.clauses), operationTag)
+	stmt.BuildClauses = p.tagged(v, o.clauses)
 	stmt.Clauses[operationKey] = clause.Clause{Name: operationKey, Expression: o}
 	if parent, ok := stmt.Settings.Load(parentKey); ok && parent != stmt {
 		o.child = true
@@ -144,6 +144,18 @@ func (p *Plugin) newOperation(db *gorm.DB, v verb, e *entry) *operation {
 		return nil
 	}
 	return o
+}
+
+// tagged returns the clauses to build with operationTag behind them. They are the same for nearly all statements of a verb,
+// which share one slice without room to append.
+func (p *Plugin) tagged(v verb, clauses []string) []string {
+	last := &p.lastTagged[v]
+	if known := last.Load(); known != nil && slices.Equal((*known)[:len(*known)-1], clauses) {
+		return *known
+	}
+	fresh := slices.Clip(append(slices.Clip(clauses), operationTag))
+	last.Store(&fresh)
+	return fresh
 }
 
 // parentKey marks the statement of a model that has guarded children. gorm copies settings to the statements that save

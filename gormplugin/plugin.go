@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -24,6 +25,8 @@ type Plugin struct {
 	sites   callSites
 	seed    maphash.Seed // of the questions that soldOut remembers
 	pool    sync.Pool    // of *operation
+
+	lastTagged [verbDelete + 1]atomic.Pointer[[]string] // clauses to build, of each verb
 }
 
 var _ gorm.Plugin = (*Plugin)(nil)

@@ -64,7 +64,7 @@ func TestOpencart4811_CartsThatDoNotFitTogether(t *testing.T) {
 	})
 }
 
-// F089, F091, D04, A11 (saleor#543, magento2#11488): everybody has read that there is enough before anybody writes.
+// F089, F091, D04, D05, A11 (saleor#543, magento2#11488): everybody has read that there is enough before anybody writes.
 func TestSaleor543_AllHaveReadBeforeAnyWrites(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		type sale struct{ ID int64 }

@@ -31,7 +31,7 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 	o.changes = makeRoom(o.changes, len(o.table.stock))
 	o.checks = makeRoom(o.checks, len(o.table.stock)+len(o.from)+3)
 
-	out := make(clause.Set, 0, len(set)+4)
+	out := make(clause.Set, 0, len(set)+o.table.ownColumns())
 	commutes := true
 	var others []string
 	for _, a := range set {
@@ -178,6 +178,16 @@ func (o *operation) own(out clause.Set, commutes bool) clause.Set {
 		return out
 	}
 	return o.ownRequest(out)
+}
+
+// ownColumns is how many assignments own adds at most.
+func (t *table) ownColumns() (n int) {
+	for _, c := range [...]*column{t.fence, t.version, t.request, t.attempt} {
+		if c != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (o *operation) addState(f state) {

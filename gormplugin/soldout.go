@@ -40,8 +40,9 @@ func (s *soldOut) severalRows(question uint64) { s.slot(question).Store(^questio
 // askFirst reads the row of a statement whose question was refused the last time. It reports whether the statement may go
 // on; else the refusal, with the numbers that were read, is its error.
 //
-// Outside a transaction a read sees what a write would find. In one that holds on PostgreSQL alone: MySQL reads an old
-// snapshot there, and on SQLite a transaction that reads before it writes may not write any more.
+// Outside a transaction a read sees what a write would find. In one that holds on PostgreSQL alone: MySQL would have to
+// lock the row for reading, and two who then want to write it deadlock; on SQLite a transaction that reads before it
+// writes may not write any more.
 func (o *operation) askFirst(db *gorm.DB) bool {
 	switch {
 	case o.table.soldOut == nil || !o.table.soldOut.ever.Load():
