@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// The rules that every backend keeps. A backend is given as a place, which several processes share.
+// B15: the rules that every backend keeps, one that a test writes as well as Redis. A backend is given as a place, which several processes share.
 type place struct {
 	process func(t *testing.T) Backend // one process's view of it
 	key     func(name string) string   // a key of this test alone
@@ -208,6 +208,7 @@ func testBackend(t *testing.T, open func(*testing.T) place) {
 		}
 		within(t, p.left(k), ttl)
 	})
+	// D35, X15
 	t.Run("renewal checks the token first: another's lock does not live longer by it", func(t *testing.T) {
 		p := open(t)
 		b, k := p.process(t), p.key("k")
@@ -234,6 +235,7 @@ func testBackend(t *testing.T, open func(*testing.T) place) {
 			t.Error("renewal created a key")
 		}
 	})
+	// A07, A08
 	t.Run("release frees its own lock and no other", func(t *testing.T) {
 		p := open(t)
 		b, k := p.process(t), p.key("k")
