@@ -74,7 +74,7 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 		w.open()
 		s.shops = append(s.shops, w.shop)
 	}
-	s.crowd = &crowd{m: w.market, addrs: s.addr, users: max(20, most/50), dice: rand.New(rand.NewPCG(seed, 3)), most: most}
+	s.crowd = &crowd{m: w.market, addrs: s.addr, users: max(20, most/200), dice: rand.New(rand.NewPCG(seed, 3)), most: most}
 	for _, it := range items {
 		s.crowd.items = append(s.crowd.items, it.id)
 	}
