@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // eachProof runs the test with a hold and without: then the request record is the proof that units are held.
@@ -395,4 +400,37 @@ func TestEndsCheckStoredValues(t *testing.T) {
 		}
 		e.ended(c.Release(t.Context(), "o", Failed, Of(o)))(Ended{Outcome: OutcomeReleased, Units: 1})
 	})
+}
+
+// A server whose access rules forbid the channel, as Redis 7 does for a user who was not given any, refuses the message alone:
+// the return is made once, and not a second time by its repeat.
+func TestReturnThatMayNotBeTold(t *testing.T) {
+	t.Parallel()
+	e := newReal(t)
+	user := strings.TrimSuffix(e.prefix, ":")
+	admin := e.rdb
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", user, "on", "nopass", "~*", "+@all", "resetchannels").Err(); err != nil {
+		t.Fatal(err)
+	}
+	e.rdb = testserver.Redis(t).Client(t, func(o *redis.Options) { o.Username, o.Password, o.ReadTimeout = user, "any", patience })
+	t.Cleanup(func() {
+		if err := admin.Do(context.Background(), "ACL", "DELUSER", user).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := e.counter(WithHold(time.Minute))
+	e.warm(c, Sale{Units: 1})
+	o := e.order(1)
+	res := e.deduct(c, o)
+	e.ended(c.Release(t.Context(), res.Order, Failed))(Ended{Outcome: OutcomeReleased, Units: 1})
+	e.ended(c.Release(t.Context(), res.Order, Failed))(Ended{Outcome: OutcomeAlreadyReleased, Units: 1})
+	e.left(c, 1)
+	e.deduct(c, e.order(2))
+	if left, err := c.Adjust(t.Context(), 1001, 3, "op", "me"); err != nil || left != 3 {
+		t.Errorf("restocked to %d, %v", left, err)
+	}
+	e.deduct(c, Order{RequestID: "rest", Item: 1001, User: 3, Units: 3})
+	if w := e.warm(c, Sale{Units: 2}); w.Left != 1 || w.Added != 1 {
+		t.Errorf("warmed %+v", w)
+	}
 }

@@ -76,6 +76,6 @@ else
     give(2, shards, 0, units)
 end
 if left == 0 then
-    redis.call('PUBLISH', ARGV[5], ARGV[6])
+    tell(ARGV[5], ARGV[6])
 end
 return {1, digits(left + units)}

@@ -39,6 +39,12 @@ local function clock()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- tell says on a channel that an item has units again. A server whose access rules refuse the channel must not stop a script
+-- between its writes: who did not hear of it finds out a little later.
+local function tell(channel, item)
+    redis.pcall('PUBLISH', channel, item)
+end
+
 -- What an order has taken is told by what it is for and by numbers in one text, the field taken: a text costs less than
 -- many fields, to write and to keep; and Redis keeps a hash small only while no value is longer than 64 bytes. Whoever
 -- changes such a text gives its field another name: then an older version finds none that it knows, and refuses.

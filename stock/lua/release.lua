@@ -73,7 +73,7 @@ elseif left then
         redis.call('HSET', KEYS[4], 'returns', digits(returns + 1))
     end
     if left == 0 then
-        redis.call('PUBLISH', ARGV[12], ARGV[13])
+        tell(ARGV[12], ARGV[13])
     end
 else
     gone = 1

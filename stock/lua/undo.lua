@@ -53,7 +53,7 @@ if open > 0 and left then
         redis.call('HSET', KEYS[4], 'returns', digits(int(returns) + 1))
     end
     if left == 0 then
-        redis.call('PUBLISH', ARGV[12], ARGV[13])
+        tell(ARGV[12], ARGV[13])
     end
 end
 if open > 0 then

@@ -98,7 +98,7 @@ if old then
         give(2, shards, 0, added)
         redis.call('HSET', KEYS[1], 'returns', digits(returns + 1))
         if left == 0 then
-            redis.call('PUBLISH', ARGV[10], ARGV[11])
+            tell(ARGV[10], ARGV[11])
         end
     end
 else
