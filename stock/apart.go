@@ -84,10 +84,10 @@ func (c *Counter) takeApartOnce(ctx context.Context, r *request) (Result, error)
 	return Result{}, run.giveUp(ctx, sent, err)
 }
 
-// takeAll takes line after line, and returns how many it has tried.
+// takeAll takes line after line, and returns how many it has tried; 0 of an order that was given back, line by line, while
+// its runner had stopped in the middle: it can never be whole any more, and what else is held has its deadline.
 func (run *apart) takeAll(ctx context.Context) (Result, int, error) {
 	res := Result{Order: run.r.order}
-	released := 0
 	for i := range run.r.lines {
 		l := &run.r.lines[i]
 		a, err := run.takeLine(ctx, run.r.lines[i:i+1])
@@ -98,7 +98,7 @@ func (run *apart) takeAll(ctx context.Context) (Result, int, error) {
 		if a.code() == codeReplayed {
 			at = 3
 			if a.text(2) == stateReleased {
-				released++
+				return Result{}, 0, fail(ErrReleased, "")
 			}
 		}
 		nth, err := a.number(at)
@@ -110,9 +110,6 @@ func (run *apart) takeAll(ctx context.Context) (Result, int, error) {
 			return Result{}, i + 1, err
 		}
 		res.add(run.r, l, nth, left)
-	}
-	if released == len(run.r.lines) {
-		return Result{}, 0, fail(ErrReleased, "")
 	}
 	return res, len(run.r.lines), nil
 }
@@ -179,7 +176,7 @@ func (run *apart) giveUp(ctx context.Context, sent int, why error) error {
 	fault := typed && (e.sentinel == ErrUnavailable || e.sentinel == ErrUnknownOutcome || e.sentinel == ErrInFlight || e.ErrorType() == "corrupt")
 	if fault || sent == 0 {
 		_, err := run.close(ctx, stateOpen) // at worst the retry waits until it may take over
-		if sent > 1 || run.try > 1 || err != nil {
+		if fault && (sent > 1 || run.try > 1 || err != nil) {
 			return unknown(why)
 		}
 		return why

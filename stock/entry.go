@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -78,19 +79,23 @@ const mostExpired = 1000
 // partition. They stay what they are until somebody ends them: a passed deadline alone changes nothing, and whichever of
 // Confirm and Release comes first wins. So any number of sweepers may ask at once.
 //
-// It also finishes what a crash has left of transfers between segments. Its errors: ErrInvalid, ErrUnavailable; the holds
-// found until then are returned too.
+// It also finishes what a crash has left of transfers between segments. What cannot be read, a hold that somebody has
+// overwritten say, is passed over: the error is then ErrInvalid with the type "corrupt", the first of them, beside all holds
+// that can be. Its other errors: ErrInvalid, ErrUnavailable; the holds found until then are returned too.
 func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
 	if limit < 1 || limit > mostExpired {
 		return nil, &Error{sentinel: ErrInvalid, reason: "the limit must be from 1 to 1000"}
 	}
 	var holds []Hold
+	var passed error // the first of what cannot be read
 	parts := c.partitions()
 	start := int(c.turn.Add(1))
 	for i := range parts {
 		part := (start + i) % parts
 		if c.keys.parts > 0 && !c.keys.quota {
-			if err := c.finishTransfers(ctx, part, stopped); err != nil {
+			if err := c.finishTransfers(ctx, part, stopped); unreadable(err) {
+				passed = cmp.Or(passed, err)
+			} else if err != nil {
 				return holds, err
 			}
 		}
@@ -98,20 +103,26 @@ func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
 			continue
 		}
 		a, err := c.run(ctx, c.scripts.expired, []string{c.keys.deadlines(part)}, limit-len(holds), 0)
+		if unreadable(err) {
+			passed = cmp.Or(passed, err)
+			continue
+		}
 		if err != nil {
 			return holds, reading(err)
 		}
 		for n := 1; n < len(a); n++ {
 			hold, ok, err := c.readHold(ctx, a.text(n), part)
-			if err != nil {
+			switch {
+			case unreadable(err):
+				passed = cmp.Or(passed, err)
+			case err != nil:
 				return holds, err
-			}
-			if ok {
+			case ok:
 				holds = append(holds, hold)
 			}
 		}
 	}
-	return holds, nil
+	return holds, passed
 }
 
 func (c *Counter) readHold(ctx context.Context, order string, part int) (Hold, bool, error) {

@@ -275,3 +275,20 @@ func TestMemoryOfAnOrder(t *testing.T) {
 		t.Errorf("an order takes %d bytes, and %d once landed and confirmed; want at most 1200 and 900", full, landed)
 	}
 }
+
+// A hold that somebody has overwritten is reported, and does not keep the holds behind it from being ended.
+func TestUnreadableHoldIsPassedOver(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Hour))
+		e.warm(c, Sale{Units: 5})
+		broken, sound := e.deduct(c, e.order(1)).Order, e.deduct(c, e.order(2)).Order
+		for score, order := range []string{broken, sound} {
+			e.rdb.ZAdd(t.Context(), e.key("stock:deadlines"), redis.Z{Score: float64(score), Member: order})
+		}
+		e.hset("stock:hold:"+broken, "taken", "x")
+		holds, err := c.Expired(t.Context(), 10)
+		if typed := e.wants(err, ErrInvalid, "Expired"); typed.ErrorType() != "corrupt" || len(holds) != 1 || holds[0].Order != sound {
+			t.Errorf("Expired = %+v, %v; want the other hold beside the error", holds, err)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package stock
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -279,4 +280,57 @@ func TestWrongCarts(t *testing.T) {
 			t.Errorf("%s: type %q, line %d; want %q, %d", name, err.ErrorType(), err.Line(), tt.typ, tt.line)
 		}
 	}
+}
+
+// A cart whose runner died in the middle, and whose first line was given back at its deadline, is not taken any more: its lines
+// are all or nothing.
+func TestCartGivenBackInTheMiddle(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		if e.parts == 0 {
+			return // there it is one script
+		}
+		c := e.counter(WithHold(time.Minute), WithStream())
+		left := e.items(c, Limit{Units: 2}, map[ID]int64{1: 5, 2: 5})
+		o := e.cart(7, Line{Item: 1, Units: 1}, Line{Item: 2, Units: 1})
+		r, err := c.check(t.Context(), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if together, err := c.locate(t.Context(), r); err != nil || together {
+			t.Fatalf("the items share a partition: %t, %v", together, err)
+		}
+		r.order = withParts(newOrderID(), r.lines)
+		run := &apart{c: c, r: r, key: c.keys.request(spread(r.id, c.keys.parts), r.id), name: "dead", try: 1}
+		if _, err := c.run(t.Context(), c.scripts.wholeOpen, []string{run.key}, r.what, r.order, run.name, c.cfg.recordLife().Milliseconds(), 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.takeLine(t.Context(), r.lines[:1]); err != nil {
+			t.Fatal(err)
+		}
+		e.ended(c.Release(t.Context(), r.order+"/1", Unpaid))(Ended{Outcome: OutcomeReleased, Units: 1})
+		c.takeOver = 0
+		for range 2 {
+			e.refused(c, o, ErrReleased)
+			left(1, 5)
+			left(2, 5)
+		}
+	})
+}
+
+// The ids of lines can be ended too: those of the order leave room for the lines' numbers.
+func TestLongIDsOfCarts(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Minute))
+		left := e.items(c, Limit{}, map[ID]int64{1: 5, 2: 5})
+		o := Order{ID: strings.Repeat("o", 125), RequestID: strings.Repeat("r", 125), User: 7, Lines: []Line{{1, nil, 1}, {2, nil, 1}}}
+		for _, long := range []Order{{ID: o.ID + "o", RequestID: o.RequestID}, {ID: o.ID, RequestID: o.RequestID + "r"}} {
+			long.User, long.Lines = o.User, o.Lines
+			e.unchanged("an id that is too long", func() { e.refused(c, long, ErrInvalid) })
+		}
+		for i, l := range e.deduct(c, o).Lines {
+			of := Order{RequestID: l.RequestID, Item: l.Item, User: 7, Units: 1}
+			e.ended(c.Release(t.Context(), l.Order, Failed, Of(of)))(Ended{Outcome: OutcomeReleased, Units: 1})
+			left(i+1, 5)
+		}
+	})
 }

@@ -23,14 +23,14 @@ const (
 // Order is what a user wants: units of one item, or several lines, all or nothing. The zero value of an optional field
 // is fine.
 type Order struct {
-	// ID is the order's id, at most 128 bytes; the library makes one when it is empty. One order id is one hold for
-	// ever: under another request id it is refused with ErrMismatch. In partitions, whoever ends an order with an id of
-	// his own needs Of.
+	// ID is the order's id, at most 128 bytes, or 125 with several lines; the library makes one when it is empty. One order
+	// id is one hold for ever: under another request id it is refused with ErrMismatch. In partitions, whoever ends an order
+	// with an id of his own needs Of.
 	ID string
-	// RequestID is the id that the client keeps for all retries of this order, at most 128 bytes. Empty, it comes from
-	// the context, where middleware puts it (guard.Dedup, guard.RequestID); without either the order is refused with
-	// ErrInvalid. It stands for this order alone: another item or user, or other units, under the same id is refused
-	// with ErrMismatch.
+	// RequestID is the id that the client keeps for all retries of this order, at most 128 bytes, or 125 with several lines.
+	// Empty, it comes from the context, where middleware puts it (guard.Dedup, guard.RequestID); without either the order is
+	// refused with ErrInvalid. It stands for this order alone: another item or user, or other units, under the same id is
+	// refused with ErrMismatch.
 	RequestID string
 	// Item is what is sold; required, unless there are Lines.
 	Item ID
@@ -246,6 +246,10 @@ func (r *request) merge() error {
 	r.lines = merged
 	if len(merged) == 1 {
 		return nil
+	}
+	// The ids of the lines are ids too, and as long as those may be.
+	if max(len(r.order), len(r.id)) > maxID-len("/32") {
+		return &Error{sentinel: ErrInvalid, reason: "Order.ID or Order.RequestID is longer than 125 bytes, and the order has several lines"}
 	}
 	whole := sha256.New()
 	for i := range merged {

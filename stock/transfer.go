@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -49,32 +50,39 @@ func (c *Counter) finish(ctx context.Context, id, item string, from, to int, uni
 	return err
 }
 
-// finishTransfers finishes the transfers out of a partition that have been open for that long.
+// finishTransfers finishes the transfers out of a partition that have been open for that long. One that cannot be read, or whose
+// counter cannot, is passed over, so that it does not stop the others; the first such fault is returned at the end.
 func (c *Counter) finishTransfers(ctx context.Context, part int, openFor time.Duration) error {
 	a, err := c.run(ctx, c.scripts.expired, []string{c.keys.transfers(part)}, 100, openFor.Milliseconds())
 	if err != nil {
 		return reading(err)
 	}
+	var passed error
 	for i := 1; i < len(a); i++ {
-		id := a.text(i)
-		move, err := c.run(ctx, c.scripts.moveRead, []string{c.keys.transfer(part, id)})
-		if err != nil {
-			return reading(err)
-		}
-		if move.code() != 0 {
-			continue // forgotten: its units are lost to the counters, and Compare shows them
-		}
-		to, err := move.number(2)
-		if err != nil {
-			return err
-		}
-		err = c.finish(ctx, id, move.text(1), part, int(to), move.text(3), move.text(4))
-		if err != nil {
-			if e, ok := as(err); ok && e.sentinel == ErrNotWarmed {
-				continue // stays open, and Status shows its units as moving
-			}
+		if err := c.finishTransfer(ctx, part, a.text(i)); unreadable(err) {
+			passed = cmp.Or(passed, err)
+		} else if err != nil {
 			return err
 		}
 	}
-	return nil
+	return passed
+}
+
+func (c *Counter) finishTransfer(ctx context.Context, part int, id string) error {
+	move, err := c.run(ctx, c.scripts.moveRead, []string{c.keys.transfer(part, id)})
+	if err != nil {
+		return reading(err)
+	}
+	if move.code() != 0 {
+		return nil // forgotten: its units are lost to the counters, and Compare shows them
+	}
+	to, err := move.number(2)
+	if err != nil {
+		return err
+	}
+	err = c.finish(ctx, id, move.text(1), part, int(to), move.text(3), move.text(4))
+	if e, ok := as(err); ok && e.sentinel == ErrNotWarmed {
+		return nil // stays open, and Status shows its units as moving
+	}
+	return err
 }
