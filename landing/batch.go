@@ -13,8 +13,9 @@ import (
 // at which it is tried again. While SQL is away it waits and keeps them; when ctx ends meanwhile, they are left.
 func (l *lane) land(ctx, work context.Context, ms []*message) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, l.e.pace.awayMost) {
+		stop := l.keep(work, ms)
 		err := l.attempt(work, ms)
-		if err == nil {
+		if stop(); err == nil {
 			return
 		}
 		l.e.tel.warn(work, "cannot land orders, will try again", err)
@@ -32,6 +33,25 @@ func (l *lane) land(ctx, work context.Context, ms []*message) {
 				return // another worker has landed them
 			}
 		}
+	}
+}
+
+// keep tells Redis now and then, until stop is called, that the entries are in living hands: an attempt may take long where SQL
+// hangs, and other workers are to take, and to count as a try, only what dead ones had.
+func (l *lane) keep(ctx context.Context, ms []*message) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for sleep(ctx, l.e.pace.claimAfter/3) {
+			if _, err := l.tried(ctx, 0, ms...); err != nil && ctx.Err() == nil {
+				l.e.tel.warn(ctx, "cannot keep orders that take long, another worker may try them too", err)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
 }
 

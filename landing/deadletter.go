@@ -107,24 +107,32 @@ func (d *DeadLetters) Replay(ctx context.Context, id string) error {
 // ReplayAll replays every dead letter that is there now, and returns how many. With an error some were replayed.
 func (d *DeadLetters) ReplayAll(ctx context.Context) (int, error) {
 	n := 0
-	for {
-		letters, err := d.List(ctx, mostListed)
-		if err != nil || len(letters) == 0 {
-			return n, err
-		}
-		before := n
-		for _, letter := range letters {
-			switch err := d.Replay(ctx, letter.ID); {
-			case err == nil:
-				n++
-			case !errors.Is(err, ErrNotFound):
+	for part, stream := range d.e.counter.Streams() {
+		// Those that come back are behind those that were there: who counts sees none of them twice.
+		for left := int64(-1); left != 0; {
+			a, _, err := d.e.run(ctx, d.e.scripts.list, []string{deadKey(stream)}, "-", "+", mostListed)
+			if err != nil {
 				return n, err
 			}
-		}
-		if len(letters) < mostListed || n == before {
-			return n, nil
+			if left < 0 {
+				left = a.int(1)
+			}
+			letters := a[2:]
+			letters = letters[:min(left, int64(len(letters)))]
+			for _, raw := range letters {
+				switch err := d.Replay(ctx, readDead(part, raw).ID); {
+				case err == nil:
+					n++
+				case !errors.Is(err, ErrNotFound):
+					return n, err
+				}
+			}
+			if left -= int64(len(letters)); len(letters) == 0 {
+				break
+			}
 		}
 	}
+	return n, nil
 }
 
 // GiveUp ends an order for good: it is kept in SQL as a closed row, so that no late copy lands, its units are given back once,
@@ -174,11 +182,14 @@ func (d *DeadLetters) where(id string) (part int, stream, entry string, err erro
 	first, entry, ok := strings.Cut(id, "/")
 	part, err = strconv.Atoi(first)
 	streams := d.e.counter.Streams()
-	if !ok || err != nil || part < 0 || part >= len(streams) || entry == "" || strings.Trim(entry, "0123456789-") != "" {
+	ms, seq, whole := strings.Cut(entry, "-") // half an id would stand for another one in some commands
+	if !ok || err != nil || part < 0 || part >= len(streams) || !whole || !digits(ms) || !digits(seq) {
 		return 0, "", "", fail(ErrInvalid, "this is not the id of a dead letter")
 	}
 	return part, streams[part], entry, nil
 }
+
+func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 // readDead reads {id, field, value...}.
 func readDead(part int, raw any) DeadLetter {

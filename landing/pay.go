@@ -30,8 +30,9 @@ func (l *Lander[Order, Item]) Pay(ctx context.Context, orderNo string, with ...f
 // operator's wish, stock.Failed for a payment that was refused for good.
 //
 // nil says that this call has closed it. Otherwise: [ErrAlreadyPaid]; [ErrClosed] if somebody else was first, and nothing was
-// given back twice; [ErrNotLanded]; and [ErrInvalid] for a model without the column that names the item. If Redis is
-// away after the commit, Close returns nil all the same, and the sweeper or a repeat of the call gives the units back there.
+// given back twice; [ErrNotLanded]; and [ErrInvalid] for a model without the column that names the item, or for a reason that
+// is none of package stock's or is stock.Insufficient, whose units would not go back. If Redis is away after the commit, Close
+// returns nil all the same, and the sweeper or a repeat of the call gives the units back there.
 func (l *Lander[Order, Item]) Close(ctx context.Context, orderNo string, why stock.Reason) error {
 	return l.engine.close(ctx, orderNo, why)
 }
@@ -55,6 +56,9 @@ func (e *engine) pay(ctx context.Context, orderNo string, with []func(tx *gorm.D
 func (e *engine) close(ctx context.Context, orderNo string, why stock.Reason) error {
 	if e.orders.item == nil {
 		return fail(ErrInvalid, "the order model has no column that names its item: name yours with WithColumns")
+	}
+	if !returns(why) {
+		return fail(ErrInvalid, "the reason must be one of package stock's whose units go back on sale")
 	}
 	row, err := e.decide(ctx, orderNo, func(tx *gorm.DB, row orderRow) (bool, error) {
 		moved, err := e.move(tx, e.orders.number, orderNo, e.orders.closed, why)

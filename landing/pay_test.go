@@ -115,3 +115,41 @@ func TestPayIsRepeatedAfterACrash(t *testing.T) {
 		}
 	}
 }
+
+// A reason that Redis would refuse, or that would not give the units back, is refused before SQL has closed anything.
+func TestCloseNeedsAReason(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withHold())
+	no := s.buy(1)
+	s.work()
+	for _, why := range []stock.Reason{"", "mistake", stock.Insufficient} {
+		if err := s.lander.Close(t.Context(), no, why); !errors.Is(err, ErrInvalid) {
+			t.Errorf("Close with %q answers %v", why, err)
+		}
+	}
+	s.wantRow(no, 0, "")
+	s.want(9, 9, 0)
+}
+
+// A column that does not keep the order's number as it is makes no row: a copy of the entry would find another order's, and give
+// the units of a live order back.
+func TestOrderNumberIsKeptAsItIs(t *testing.T) {
+	t.Parallel()
+	type numbered struct {
+		ID        int64
+		OrderNo   int64
+		RequestID string `guard:"request" gorm:"uniqueIndex"`
+		Status    int16
+	}
+	s := newShop(t, onSQLite, withHold())
+	l, err := New[numbered, itemStock](s.counter, s.db, func(stock.Entry) numbered { return numbered{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for number, want := range map[string]error{"7": nil, "007": ErrInvalid} {
+		_, err := l.row(&stock.Entry{Order: number, RequestID: "r", Item: "1001", Units: 1})
+		if !errors.Is(err, want) {
+			t.Errorf("order %q: %v, want %v", number, err, want)
+		}
+	}
+}

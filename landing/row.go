@@ -73,11 +73,20 @@ func (r orderRow) state() state {
 
 // reason is why the order was closed. A row that does not tell, or tells in words of its own, was closed by somebody.
 func (r orderRow) reason() stock.Reason {
-	switch why := stock.Reason(r.text(r.m.reason)); why {
-	case stock.Unpaid, stock.Failed, stock.Operator, stock.Duplicate, stock.LimitReached, stock.Insufficient:
+	why := stock.Reason(r.text(r.m.reason))
+	if returns(why) || why == stock.Insufficient {
 		return why
 	}
 	return stock.Operator
+}
+
+// returns reports whether units that are released for this reason go back on sale.
+func returns(why stock.Reason) bool {
+	switch why {
+	case stock.Unpaid, stock.Failed, stock.Operator, stock.Duplicate, stock.LimitReached:
+		return true
+	}
+	return false
 }
 
 // close makes a row that is to be kept closed.

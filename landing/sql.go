@@ -34,6 +34,9 @@ func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
 			}
 		}
 	}
+	if r.number() != entry.Order { // a copy would take the row for another order's, and give units back that are sold
+		return orderRow{}, fail(ErrInvalid, "column "+e.orders.number.DBName+" does not keep an order number as it is")
+	}
 	switch r.state() {
 	case stateUnpaid, statePaid:
 	default:

@@ -30,12 +30,14 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	wait := s.e.pace.sweep
 	for ctx.Err() == nil {
 		n, err := s.Sweep(ctx)
-		switch {
-		case err != nil && ctx.Err() == nil:
+		if err != nil && ctx.Err() == nil {
 			s.e.tel.warn(ctx, "cannot sweep, will try again", err)
-			wait = min(2*max(wait, s.e.pace.sweep), max(s.e.pace.awayMost, s.e.pace.sweep))
+		}
+		switch {
 		case n >= mostSwept:
 			wait = 0 // there is more
+		case n == 0 && err != nil:
+			wait = min(2*max(wait, s.e.pace.sweep), max(s.e.pace.awayMost, s.e.pace.sweep))
 		default:
 			wait = s.e.pace.sweep
 		}
@@ -67,18 +69,18 @@ func (s *Sweeper) Sweep(ctx context.Context) (ended int, err error) {
 	return ended, errors.Join(faults...)
 }
 
-// sweep ends one hold as SQL says.
+// sweep ends one hold as SQL says. An error says that the hold is still there.
 func (s *Sweeper) sweep(ctx context.Context, h *stock.Hold) error {
 	f, err := s.decide(ctx, h)
 	if err != nil {
 		return err
 	}
 	err = s.e.end(ctx, &h.Entry, f)
-	if err == nil || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome) {
-		return err
+	if errors.Is(err, stock.ErrAlreadyConfirmed) || errors.Is(err, stock.ErrAlreadyReleased) {
+		s.e.tel.alarm(ctx, "a hold ended otherwise in Redis than in SQL: compare the two", &message{entry: h.Entry}, err)
+		return nil
 	}
-	s.e.tel.alarm(ctx, "a hold ended otherwise in Redis than in SQL: compare the two", &message{entry: h.Entry}, err)
-	return nil
+	return err
 }
 
 // decide closes the order of a hold, unless it is paid or closed already, and returns what is to be done in Redis.

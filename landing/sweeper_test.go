@@ -215,3 +215,30 @@ func TestPartitionsOnACluster(t *testing.T) {
 		t.Errorf("keys without a TTL: %v", eternal)
 	}
 }
+
+// A hold that Redis cannot end, since somebody has broken its item's counter, is not counted as ended, and does not stop those
+// behind it.
+func TestHoldThatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withHold())
+	s.sell(3, 5, stock.Limit{Units: 1})
+	stuck := s.buy(1)
+	other := s.order(stock.Order{Item: 3, User: 1, Units: 1})
+	s.work()
+	if err := s.rdb.Set(t.Context(), s.prefix+"stock:item:1001", "-3", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.due()
+	var typed *stock.Error
+	if n, err := s.lander.Sweeper().Sweep(t.Context()); n != 1 || !errors.As(err, &typed) || typed.ErrorType() != "corrupt" {
+		t.Errorf("swept %d, %v; want one, and the other's fault", n, err)
+	}
+	s.wantRow(other, 2, "unpaid")
+	s.wantOf(3, 5, 5, 0)
+	if err := s.rdb.Set(t.Context(), s.prefix+"stock:item:1001", "9", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.sweep()
+	s.wantRow(stuck, 2, "unpaid")
+	s.want(10, 10, 0)
+}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/stock"
@@ -280,4 +283,35 @@ func TestBacklogIsBounded(t *testing.T) {
 	s.buy(9)
 	s.work()
 	s.want(6, 6, 0)
+}
+
+// An order that takes long is in living hands: no other worker takes it, and none is counted as dead.
+func TestOrderThatTakesLongIsKept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withHold())
+	began, goOn := make(chan struct{}), make(chan struct{})
+	l := s.newLander(WithHandler(func(*gorm.DB, []*seckillOrder) error {
+		close(began) // a second run would panic
+		<-goOn
+		return nil
+	}))
+	no := s.buy(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() { _ = l.Worker().Run(ctx) })
+	}
+	<-began
+	since := time.Now()
+	testserver.Eventually(t, time.Minute, func() bool { return time.Since(since) > 4*l.pace.claimAfter }, "time")
+	pending, err := s.rdb.XPendingExt(t.Context(), &redis.XPendingExtArgs{Stream: s.counter.Streams()[0], Group: group, Start: "-", End: "+", Count: 10}).Result()
+	if err != nil || len(pending) != 1 || pending[0].RetryCount != 1 {
+		t.Errorf("pending %+v, %v; want one entry, tried once", pending, err)
+	}
+	close(goOn)
+	testserver.Eventually(t, 30*time.Second, func() bool { return s.backlog() == 0 }, "the order has not landed")
+	cancel()
+	workers.Wait()
+	s.wantRow(no, 0, "")
+	s.want(9, 9, 0)
 }
