@@ -157,3 +157,36 @@ func TestSoldOutRowIsNotReadInADryRun(t *testing.T) {
 		}
 	})
 }
+
+// sentInTx is a verbsSent that is a transaction.
+type sentInTx struct {
+	*verbsSent
+	gorm.TxCommitter
+}
+
+// In a transaction the row is read first on PostgreSQL alone: MySQL would lock it for reading, and two who then want to
+// write it would deadlock; on SQLite a transaction that reads first may not write any more.
+func TestSoldOutRowIsReadFirstInTransactionsOfPostgresOnly(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t, gorm.Config{}, []any{&stocked{}}, WithRawSQL(Ignore))
+		item := newItem(t, db, 1, 10)
+		want, sent := []string{"UPDATE", "SELECT"}, []string(nil)
+		if d.name == dialectPostgres {
+			want = []string{"SELECT"}
+		}
+		take := func(tx *gorm.DB) error {
+			pool := &sentInTx{&verbsSent{ConnPool: tx.Statement.ConnPool}, tx.Statement.ConnPool.(gorm.TxCommitter)}
+			tx.ConnPool, tx.Statement.ConnPool = pool, pool
+			err := tx.Model(&stocked{ID: item.ID}).Update("stock", Sub(2)).Error
+			if !errors.Is(err, ErrInsufficient) {
+				t.Errorf("2 of 1: %v", err)
+			}
+			sent = pool.sent()
+			return err
+		}
+		_ = db.Transaction(take) // refused: the next one knows
+		if _ = db.Transaction(take); !slices.Equal(sent, want) {
+			t.Errorf("sent %v, want %v", sent, want)
+		}
+	})
+}
