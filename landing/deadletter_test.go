@@ -2,6 +2,7 @@ package landing
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"gorm.io/gorm"
@@ -46,6 +47,10 @@ func TestDeadLetterIsReplayed(t *testing.T) {
 		letters := s.deadLetters()
 		if len(letters) != 1 || letters[0].Entry.Order != no || letters[0].ErrorType != "not_found" || letters[0].Entry.Units != 1 {
 			t.Fatalf("dead letters: %+v", letters)
+		}
+		half, _, _ := strings.Cut(letters[0].ID, "-") // would name the first entry of its millisecond to some commands, and none to others
+		if err := s.lander.DeadLetters().Replay(t.Context(), half); !errors.Is(err, ErrInvalid) {
+			t.Errorf("half an id: %v, want invalid", err)
 		}
 		if got, err := s.lander.DeadLetters().Get(t.Context(), letters[0].ID); err != nil || got.Entry != letters[0].Entry {
 			t.Errorf("Get: %+v, %v", got, err)

@@ -47,7 +47,7 @@ func (e *engine) pay(ctx context.Context, orderNo string, with []func(tx *gorm.D
 		}
 		return moved, err
 	})
-	if err == nil || errors.Is(err, ErrAlreadyPaid) {
+	if err == nil || errors.Is(err, ErrAlreadyPaid) && row.state() == statePaid { // with may fail in the same words
 		e.endRow(ctx, row, fate{confirm: true})
 	}
 	return err

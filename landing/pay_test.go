@@ -116,6 +116,23 @@ func TestPayIsRepeatedAfterACrash(t *testing.T) {
 	}
 }
 
+// A function of the payment that fails with this package's own words, say because the payment's index is mapped to them, does not
+// confirm an order that is rolled back to unpaid.
+func TestPaymentThatFailsWithOurWords(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withHold())
+	no := s.buy(1)
+	s.work()
+	if err := s.lander.Pay(t.Context(), no, func(*gorm.DB) error { return ErrAlreadyPaid }); !errors.Is(err, ErrAlreadyPaid) {
+		t.Errorf("Pay answers %v", err)
+	}
+	s.wantRow(no, 0, "")
+	s.due()
+	s.sweep()
+	s.wantRow(no, 2, "unpaid")
+	s.want(10, 10, 0)
+}
+
 // A reason that Redis would refuse, or that would not give the units back, is refused before SQL has closed anything.
 func TestCloseNeedsAReason(t *testing.T) {
 	t.Parallel()
