@@ -93,7 +93,8 @@ func (c *Counter) Confirm(ctx context.Context, orderID string, opts ...EndOption
 
 // Release gives an order's units back: to the counter, and to the user's limit. Only what is held and open comes back,
 // once: the entry of this order in the limit is taken off, those of other orders stay, and a counter that has gone is not
-// made again. Call it only when the order can never be completed any more, for certain.
+// made again. Call it only when the order can never be completed any more, for certain. With [WithStream] that is so once it is
+// closed in SQL: what is given back while its entry still waits in the stream lands all the same.
 //
 // It may be called again: see [Ended]. Its errors are those of Confirm, with ErrAlreadyConfirmed in place of
 // ErrAlreadyReleased. It goes on for up to 5 s when ctx is over.

@@ -93,7 +93,7 @@ func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
 	for i := range parts {
 		part := (start + i) % parts
 		if c.keys.parts > 0 && !c.keys.quota {
-			if err := c.finishTransfers(ctx, part, stopped); unreadable(err) {
+			if err := c.finishTransfers(ctx, part, stopped); isCorrupt(err) {
 				passed = cmp.Or(passed, err)
 			} else if err != nil {
 				return holds, err
@@ -103,7 +103,7 @@ func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
 			continue
 		}
 		a, err := c.run(ctx, c.scripts.expired, []string{c.keys.deadlines(part)}, limit-len(holds), 0)
-		if unreadable(err) {
+		if isCorrupt(err) {
 			passed = cmp.Or(passed, err)
 			continue
 		}
@@ -113,7 +113,7 @@ func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
 		for n := 1; n < len(a); n++ {
 			hold, ok, err := c.readHold(ctx, a.text(n), part)
 			switch {
-			case unreadable(err):
+			case isCorrupt(err):
 				passed = cmp.Or(passed, err)
 			case err != nil:
 				return holds, err

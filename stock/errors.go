@@ -113,12 +113,6 @@ func corrupt(what string) *Error {
 	return &Error{sentinel: ErrInvalid, typ: fault.Corrupt, reason: "stored " + what + " cannot be read"}
 }
 
-// unreadable reports whether an error is about a stored value, and so not about the server.
-func unreadable(err error) bool {
-	e, ok := as(err)
-	return ok && e.typ == fault.Corrupt
-}
-
 // as returns err's *Error.
 func as(err error) (*Error, bool) {
 	var e *Error

@@ -172,6 +172,7 @@ func (c *Counter) surveyItems(ctx context.Context, switches []string) (items map
 	return items, unreadable, nil
 }
 
+// isCorrupt reports whether an error is about a stored value, and so not about the server.
 func isCorrupt(err error) bool {
 	e, ok := as(err)
 	return ok && e.ErrorType() == string(fault.Corrupt)

@@ -59,7 +59,7 @@ func (c *Counter) finishTransfers(ctx context.Context, part int, openFor time.Du
 	}
 	var passed error
 	for i := 1; i < len(a); i++ {
-		if err := c.finishTransfer(ctx, part, a.text(i)); unreadable(err) {
+		if err := c.finishTransfer(ctx, part, a.text(i)); isCorrupt(err) {
 			passed = cmp.Or(passed, err)
 		} else if err != nil {
 			return err
