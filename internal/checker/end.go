@@ -27,7 +27,8 @@ func (j *judge) checkEnds() {
 	item := map[string]*Record{}
 	for i := range j.History {
 		r := &j.History[i]
-		if r.Order == "" || !(r.is(Confirm) && r.Outcome == Confirmed || r.is(Release) && r.Outcome == Released) {
+		ends := r.is(Confirm) && r.Outcome == Confirmed || r.is(Release) && r.Outcome == Released
+		if r.Order == "" || !ends {
 			continue
 		}
 		if s := (step{r.Order, r.Operation}); r.Operation != "" {

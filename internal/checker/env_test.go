@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func newShop(t *testing.T, kind string) *shop {
 func openShop(t *testing.T, kind string, rdb redis.UniversalClient, prefix string, db *sql.DB) *shop {
 	t.Helper()
 	t.Cleanup(func() { _ = db.Close() })
-	opts := append(kindsOfCounter()[kind], stock.Prefix(prefix), stock.WithLogger(slog.New(slog.DiscardHandler)))
+	opts := slices.Concat(kindsOfCounter()[kind], []stock.Option{stock.Prefix(prefix), stock.WithLogger(slog.New(slog.DiscardHandler))})
 	counter, err := stock.New(rdb, opts...)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,6 @@ type segment struct {
 	counter    string // key, empty if there is none
 	left       int64
 	fields     map[string]string // of the switch, nil if there is none
-	shards     map[string]int64  // of a quota
 	switchName string
 }
 

@@ -3,6 +3,7 @@ package checker
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -138,7 +139,7 @@ func read(ctx context.Context, db *sql.DB, table string, columns []string, fn fu
 	if err != nil {
 		return fmt.Errorf("checker: %s: %w", table, err)
 	}
-	defer rows.Close()
+	defer func() { err = errors.Join(err, rows.Close()) }()
 	values := make([]sql.NullString, len(columns))
 	to := make([]any, len(columns))
 	for i := range values {

@@ -68,9 +68,10 @@ func openSQL(dsn string, conns int) (*gorm.DB, error) {
 	}
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
-	return db, db.Use(gormplugin.New(
+	err = db.Use(gormplugin.New(
 		gormplugin.WithLogger(slog.New(slog.DiscardHandler)),
 		gormplugin.WithModels(&itemStock{}, &seckillOrder{}),
 		gormplugin.WithUnique("uk_user_item", errAlreadyBought),
 	))
+	return db, err
 }
