@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/checker"
+	"github.com/holdfast-go/holdfast/internal/fault"
 )
 
 // crowd is many clients who want many things, come again when there was no final answer, and sometimes when there was.
@@ -125,6 +126,8 @@ func (c *crowd) do(ctx context.Context, j job) {
 		case j.tries < 12:
 			again(backOff)
 		}
+	case a.code == string(fault.InFlight): // by a shop that has died, perhaps: then its lease has to end
+		again(10 * time.Second)
 	case !a.final():
 		again(backOff)
 	case a.ok() && j.tries < 100: // the first success: the order is paid, closed, or left to its fate

@@ -36,7 +36,7 @@ func TestSoak(t *testing.T) {
 const soakShown = 10_000
 
 const (
-	clients   = 48
+	clients   = 96
 	soakUnits = 60 // of each item
 )
 
