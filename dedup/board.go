@@ -109,14 +109,18 @@ func (d *Dedup) Entry(ctx context.Context, id string) (e Entry, ok bool, err err
 // Settle ends a record that has lapsed or failed, for an operator who knows that the effect has happened: from now on it
 // is done, and repeats get r, whose Data only the code that made the other results can have written, so mostly a
 // tombstone: a Code, and Omitted. It lives for ttl, or for DefaultTTL if ttl is 0. settled is false if it was done
-// already; then nothing is changed. The error is ErrInFlight if somebody is at work, ErrNoRecord if there is none, or
-// what Begin and Complete of a store return.
+// already; then nothing is changed. The error is ErrInFlight if somebody is at work, ErrNoRecord if there is none,
+// ErrClosed after Close, or what Begin and Complete of a store return.
 //
 // The reason is for the log, at level warn: who does it and why, 1 to 256 bytes.
 func (d *Dedup) Settle(ctx context.Context, id string, r Result, ttl time.Duration, reason string) (settled bool, err error) {
 	if err := checkReason(reason); err != nil {
 		return false, err
 	}
+	if !d.work.enter() {
+		return false, &Error{Err: ErrClosed}
+	}
+	defer d.work.leave()
 	if ttl == 0 {
 		ttl = DefaultTTL
 	}

@@ -1,6 +1,7 @@
 package dedup_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -190,6 +191,18 @@ func TestOperatorReopens(t *testing.T) {
 	late := dedup.Owner{ID: sh.ids[dedup.StateLapsed], Token: "dead", Attempt: 1}
 	if err := sh.s.Complete(t.Context(), late, dedup.Result{}, time.Hour); !errors.Is(err, dedup.ErrLeaseLost) {
 		t.Errorf("the owner who is late after all: %v, want ErrLeaseLost", err)
+	}
+}
+
+// An operator who comes after Close starts nothing: what is left to undo would have nobody to wait for it.
+func TestOperatorComesAfterClose(t *testing.T) {
+	away := &gate{Store: deduptest.NewMemory(), before: func(context.Context, string) error { return dedup.ErrUnknownOutcome }}
+	d := engineOn(t, away)
+	if err := d.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := d.Settle(t.Context(), buy("1").ID(), dedup.Result{}, 0, "paid; ann"); settled || !errors.Is(err, dedup.ErrClosed) {
+		t.Errorf("Settle after Close: %v, %v; want ErrClosed", settled, err)
 	}
 }
 

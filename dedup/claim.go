@@ -52,6 +52,9 @@ func (d *Dedup) newClaim(q *call, f *flight, b BeginRequest, a Answer, sent time
 
 // newBypass returns a claim without a record.
 func (d *Dedup) newBypass(q *call, f *flight, b BeginRequest, release func(), rule *reqctx.Rule) *Claim {
+	if release == nil {
+		release = func() {}
+	}
 	c := &Claim{d: d, flight: f, owner: b.Owner, hash: q.req.Hash(), rule: rule, started: time.Now(), bypassed: true, release: release}
 	c.Execution.id = q.id
 	c.start(c.started.Add(d.cfg.maxRun))

@@ -78,7 +78,7 @@ func (d *Dedup) warnOfEviction(s *RedisStore) {
 	}
 }
 
-// Close ends the Dedup: Begin and Do return ErrClosed from now on. It waits until every open claim has ended and every
+// Close ends the Dedup: Begin, Do and Settle return ErrClosed from now on. It waits until every open claim has ended and every
 // result that is still on its way to the store has arrived there. When ctx ends first, the contexts of the open claims
 // are cancelled with ErrLeaseLost, their records left to lapse, and the error of ctx is returned. It may be called twice.
 func (d *Dedup) Close(ctx context.Context) error {

@@ -46,7 +46,8 @@ type Request struct {
 	StillTrue func(ctx context.Context, rec *Record) error
 	// Bypass, if not nil, is asked when the store is away, instead of returning ErrUnavailable or ErrUnknownOutcome. If it
 	// reports true, the request runs without a record, and only repeats that come to this process meanwhile wait for it.
-	// release is called when it has ended. Whoever sets it counts, so that no more than a certain number run that way.
+	// release, which may be nil, is called when it has ended. Whoever sets it counts, so that no more than a certain number
+	// run that way.
 	Bypass func() (release func(), ok bool)
 }
 

@@ -224,7 +224,7 @@ func TestEachOutcomeIsToldOnce(t *testing.T) {
 		"bypassed": {run: func(t *testing.T, sc *scope, s *outage) {
 			s.down.Store(true)
 			req := buy("k")
-			req.Bypass = func() (func(), bool) { return func() {}, true }
+			req.Bypass = func() (func(), bool) { return nil, true } // nothing to release
 			claim, _, err := sc.d.Begin(sc.ctx(t), req)
 			if err != nil {
 				t.Fatal(err)
