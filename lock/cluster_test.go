@@ -221,3 +221,31 @@ func TestClusterBehindAPlainClient(t *testing.T) {
 	free(t, lease)
 	free(t, <-done)
 }
+
+// A repeat that finds one of its keys taken keeps none of the others, which an earlier send without an answer may have got:
+// nothing is held while its caller waits.
+func TestARepeatThatFindsAKeyTakenHoldsNothing(t *testing.T) {
+	boards(t, func(t *testing.T, rdb redis.UniversalClient, prefix string) {
+		b := newRedisBackend(mustWrap(t, rdb), "x", quietLogger())
+		b.detect(t.Context())
+		all := keys(prefix+"a", prefix+"b", prefix+"c", prefix+"d")
+		for _, taken := range all {
+			for _, key := range all {
+				token := "ours"
+				if key == taken {
+					token = "theirs"
+				}
+				check(t, rdb.Set(t.Context(), key, token, time.Minute).Err())
+			}
+			g, err := b.Acquire(t.Context(), Request{Keys: all, Token: "ours", TTL: time.Minute, Repeat: true})
+			if err != nil || g.Held || all[g.Taken] != taken {
+				t.Fatalf("%+v, %v; want %s taken", g, err, taken)
+			}
+			for _, key := range all {
+				if left := rdb.Exists(t.Context(), key).Val() == 1; left != (key == taken) {
+					t.Errorf("%s taken: %s is there: %v", taken, key, left)
+				}
+			}
+		}
+	})
+}

@@ -273,3 +273,26 @@ func TestReleasedLeaseIsNotRegistered(t *testing.T) {
 		}
 	})
 }
+
+// A lease over several keys that loses one of them gives the others back when it is released: nobody has to wait for the
+// rest of their TTL.
+func TestWhatIsLeftOfALostLeaseIsGivenBack(t *testing.T) {
+	bubble(t, []Option{TTL(time.Minute)}, func(t *testing.T, l *Locker, m *memory) {
+		for why, token := range map[LostReason]string{Gone: "", Taken: "another"} {
+			lease := must(t, l, keys("a", "b", "c"))
+			m.set("lock:b", token, time.Hour)
+			pass(21 * time.Second) // to the first renewal
+			lostBecause(t, lease.Err(), why)
+			lostBecause(t, lease.Release(t.Context()), why)
+			for _, key := range keys("lock:a", "lock:c") {
+				if m.token(key) != "" {
+					t.Errorf("%s: %s is still taken", why, key)
+				}
+			}
+			if m.token("lock:b") != token {
+				t.Errorf("%s: what is there now was taken away", why)
+			}
+			m.set("lock:b", "", 0)
+		}
+	})
+}

@@ -75,9 +75,7 @@ func withFences(keys []string) []string {
 // Acquire implements Backend.
 func (b *redisBackend) Acquire(ctx context.Context, r Request) (Grant, error) {
 	if len(r.Keys) > 1 {
-		if groups := b.groups(r.Keys); len(groups) > 1 {
-			return b.acquireGroups(ctx, r, groups)
-		}
+		return b.acquireGroups(ctx, r, b.groups(r.Keys))
 	}
 	return b.acquire(ctx, r, 0)
 }
@@ -102,13 +100,17 @@ func (b *redisBackend) acquire(ctx context.Context, r Request, floor int64) (Gra
 
 // Renew implements Backend.
 func (b *redisBackend) Renew(ctx context.Context, h Held) (State, error) {
-	return b.eachGroup(ctx, h.Keys, func(ctx context.Context, keys []string) (State, error) {
+	s, err := b.eachGroup(ctx, h.Keys, func(ctx context.Context, keys []string) (State, error) {
 		val, err := b.send(ctx, h.Repeat, scripts.renew, keys, h.Token, h.TTL.Milliseconds())
 		if err != nil {
 			return 0, err
 		}
 		return state(val)
 	})
+	if s != Ours { // a key that is lost is, whatever the master of another has to say
+		return s, nil
+	}
+	return s, err
 }
 
 // Release implements Backend.

@@ -82,8 +82,9 @@ func (b *redisBackend) groups(keys []string) [][]string {
 }
 
 // acquireGroups takes the groups one after the other and then brings them to one number. A group that is taken ends it:
-// what is held by then is released in reverse order, so that nothing is held while its caller waits. A group without an
-// answer leaves the others as they are: the caller repeats, or releases all.
+// what is held by then is released in reverse order, so that nothing is held while its caller waits. A repeat releases
+// all: an earlier send may have got further, or has lost one of its keys since. A group without an answer leaves the
+// others as they are: the caller repeats, or releases all.
 func (b *redisBackend) acquireGroups(ctx context.Context, r Request, groups [][]string) (Grant, error) {
 	numbers := make([]int64, len(groups))
 	floor := int64(0)
@@ -94,7 +95,10 @@ func (b *redisBackend) acquireGroups(ctx context.Context, r Request, groups [][]
 		}
 		if !g.Held {
 			g.Taken = slices.Index(r.Keys, keys[g.Taken])
-			return g, b.giveBack(ctx, r, groups[:i])
+			if !r.Repeat {
+				groups = groups[:i]
+			}
+			return g, b.giveBack(ctx, r, groups)
 		}
 		numbers[i] = g.Fence
 		floor = max(floor, g.Fence)
@@ -163,7 +167,7 @@ func group(r Request, keys []string) Request {
 }
 
 // eachGroup runs step for each slot of the lease, side by side, so that a node that hangs delays no other. The state is
-// the worst of all, the error the first that leaves it open.
+// the worst of those that answered, the error the first of the others.
 func (b *redisBackend) eachGroup(ctx context.Context, keys []string, step func(context.Context, []string) (State, error)) (State, error) {
 	groups := b.groups(keys)
 	if len(groups) == 1 {
@@ -175,10 +179,11 @@ func (b *redisBackend) eachGroup(ctx context.Context, keys []string, step func(c
 		wg.Go(func() { states[i], errs[i] = step(ctx, keys) })
 	}
 	wg.Wait()
+	worst := slices.Max(states) // Ours, the least, where there was no answer
 	for _, err := range errs {
 		if err != nil {
-			return 0, err
+			return worst, err
 		}
 	}
-	return slices.Max(states), nil
+	return worst, nil
 }

@@ -112,14 +112,14 @@ func (h *hold) pass(ctx context.Context, now time.Time) error {
 	return p.run(ctx)
 }
 
-// releaseLost answers for a hold that is lost. Where the key may still be ours it is deleted, so that nobody has to
-// wait for the rest of its TTL.
+// releaseLost answers for a hold that is lost. Where a key may still be ours it is deleted, so that nobody has to wait for
+// the rest of its TTL: of several keys that may be all but the one that was lost.
 func (h *hold) releaseLost(ctx context.Context) error {
 	h.mu.Lock()
 	why := h.lost
 	h.mu.Unlock()
 	defer h.spanEnded(endLost)
-	if why.Reason == Unconfirmed || why.Reason == HeldTooLong {
+	if r := why.Reason; r == Unconfirmed || r == HeldTooLong || len(h.keys) > 1 && r != LockerGone {
 		held := h.held
 		held.Orphan = true
 		_, _ = h.l.backend.Release(h.l.patience.detach(ctx, time.Now()), held) // one try: the answer is known, and the TTL does the rest
