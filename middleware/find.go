@@ -3,6 +3,7 @@ package middleware
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -103,6 +104,9 @@ func (t *tree) patternOf(method string, patterns []string, pattern string) strin
 	if t.exact[method][chainText(patterns)] {
 		return pattern
 	}
+	if t.has(method, patterns) {
+		return normal(strings.Join(throughMounts(patterns), ""))
+	}
 	if below, isMount := t.mounts[chainKey(patterns)]; isMount && below == nil {
 		return strings.TrimSuffix(pattern, "/*") + "/*" // "/std", "/std/" and "/std/*" are one route
 	}
@@ -110,6 +114,21 @@ func (t *tree) patternOf(method string, patterns []string, pattern string) strin
 		return ""
 	}
 	return pattern // added after the walk
+}
+
+// has reports whether the patterns lead to a real endpoint.
+func (t *tree) has(method string, patterns []string) bool {
+	return t.exact[method][chainText(patterns)] || len(patterns) > 1 && t.exact[method][chainText(throughMounts(patterns))]
+}
+
+// throughMounts returns the patterns as chi lists them. The root of a mount is found under "/a" or "/a/", and listed under
+// "/a/*" as all the rest.
+func throughMounts(patterns []string) []string {
+	listed := slices.Clone(patterns)
+	for i, p := range listed[:len(listed)-1] {
+		listed[i] = strings.TrimSuffix(strings.TrimSuffix(p, "*"), "/") + "/*"
+	}
+	return listed
 }
 
 // routePath is the path that a router looks for.

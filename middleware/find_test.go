@@ -398,3 +398,32 @@ func TestLockReadsWhatDedupHasBuffered(t *testing.T) {
 		}
 	}
 }
+
+// A wildcard may stand for nothing at all: the root of a sub-router, or of the router where a middleware has set the
+// path that chi looks for. The route is known there as anywhere else.
+func TestAWildcardThatStandsForNothing(t *testing.T) {
+	s := miniShop(t)
+	ch := make(chan seen, 1)
+	s.Use(chimiddleware.CleanPath)
+	sub := chi.NewRouter()
+	sub.With(s.guard.Lock("files:{userID}")).Post("/*", watcher(s, ch))
+	s.Mount("/files", sub)
+	s.Route("/used", func(r chi.Router) {
+		r.Use(s.guard.Lock("used:{userID}"))
+		r.Post("/*", watcher(s, ch))
+	})
+	s.With(s.guard.Lock("rest:{userID}")).Post("/*", watcher(s, ch))
+	for path, route := range map[string]string{
+		"/files/x": "POST /files/*", "/files/": "POST /files/*", "/files": "POST /files/*",
+		"/used/x": "POST /used/*", "/used/": "POST /used/*", "/used": "POST /used/*",
+		"/x": "POST /*", "/": "POST /*",
+	} {
+		if got := s.do(call{path: path}); got.status != http.StatusOK {
+			t.Errorf("%s: %d %s, want 200", path, got.status, got.body)
+			continue
+		}
+		if v := <-ch; v.route != route || len(v.keys) != 1 {
+			t.Errorf("%s: %v, want %s under one lock", path, v, route)
+		}
+	}
+}

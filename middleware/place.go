@@ -62,8 +62,9 @@ func (r *rule) insideChi(t *tree, rctx *chi.Context, method string) (*place, err
 		return r.unrouted(method, "the route is not known yet")
 	}
 	last := patterns[len(patterns)-1]
-	if rctx.RoutePath == "/" && last != "/" {
-		// Within the Use of a sub-router that is asked for its root, the mount's pattern looks like a route.
+	if rctx.RoutePath == "/" && last != "/" && !t.has(method, patterns) {
+		// Within the Use of a sub-router that is asked for its root, the mount's pattern looks like a route. A wildcard
+		// that stands for nothing is one.
 		return r.unrouted(method, "the route is not known yet")
 	}
 	return r.final(t, rctx, method)

@@ -38,7 +38,8 @@ func changed(base, head http.Header) []field {
 	var fields []field
 	hop := connectionFields(head)
 	add := func(name string, lines []string) {
-		if neverStored[name] || strings.HasPrefix(name, "Proxy-") || hop[name] || isTrailer(name, head) {
+		known := http.CanonicalHeaderKey(name) // whoever writes into the map spells as he likes
+		if neverStored[known] || strings.HasPrefix(known, "Proxy-") || hop[known] || isTrailer(known, head) {
 			return
 		}
 		fields = append(fields, field{name, lines})

@@ -37,6 +37,7 @@ func TestChangedHeaders(t *testing.T) {
 	} {
 		head.Set(never, "secret")
 	}
+	head["set-cookie"] = []string{"secret"} // as one who writes into the map may spell it
 	head.Set("Connection", "close, X-Hop")
 	head.Set("X-Hop", "1")
 	head.Set("Trailer", "Checksum")
