@@ -42,7 +42,7 @@ func (p *part) check(method, pattern string, names []string) (reason, instead st
 	}
 	switch {
 	case p.source == param && count == 0:
-		return p.text + " is no param of the route", instruct(p.name, names)
+		return p.text + " is no param of the route", instruct(p.name, names, strings.HasSuffix(pattern, "/*"))
 	case p.source == param && count > 1:
 		return p.text + " is a param on two levels of the route, and only the inner one can be read", "rename one of them"
 	case p.source == registered && count > 0:
@@ -56,10 +56,13 @@ func (p *part) check(method, pattern string, names []string) (reason, instead st
 }
 
 // instruct says which params there are.
-func instruct(name string, names []string) string {
+func instruct(name string, names []string, rest bool) string {
 	known := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return !isName(strings.TrimSuffix(s, "...")) })
 	for i, s := range known {
 		known[i] = "{" + strings.TrimSuffix(s, "...") + "}"
+	}
+	if rest {
+		known = append(known, "{*}")
 	}
 	if len(known) == 0 {
 		return "register " + name + " with WithValue; the route has no params"

@@ -47,7 +47,7 @@ func TestCheckRefuses(t *testing.T) {
 		},
 		"an unknown param of several": {
 			"x:{id|int}", "POST", "/{shop}/{item:[0-9]+}/*",
-			`lockkey: template "x:{id|int}" on POST /{shop}/{item:[0-9]+}/*: {id|int} is no param of the route; write {shop} or {item}, or register id with WithValue`,
+			`lockkey: template "x:{id|int}" on POST /{shop}/{item:[0-9]+}/*: {id|int} is no param of the route; write {shop} or {item} or {*}, or register id with WithValue`,
 		},
 		"an unknown param of none": {
 			"x:{id}", "POST", "/items",

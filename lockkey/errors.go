@@ -33,11 +33,11 @@ type ParseError struct {
 
 // Error returns a text of one line that begins with "lockkey:".
 func (e *ParseError) Error() string {
-	at := ""
+	where := ""
 	if e.Offset >= 0 {
-		at = " at byte " + strconv.Itoa(e.Offset)
+		where = "template " + strconv.Quote(e.Template) + " at byte " + strconv.Itoa(e.Offset) + ": "
 	}
-	return "lockkey: template " + strconv.Quote(e.Template) + at + ": " + e.Reason + "; " + e.Instead
+	return "lockkey: " + where + e.Reason + "; " + e.Instead
 }
 
 // CheckError says why a template does not fit a route and what to do about it. [Template.Check] returns one for each

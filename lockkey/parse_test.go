@@ -253,24 +253,24 @@ func TestParseRefuses(t *testing.T) {
 		},
 		"a value with a dot": {
 			template: "x:{id}", opts: []Option{WithValue("user.id", fixed("1"))},
-			want: `lockkey: template "x:{id}": WithValue("user.id") has no name; write letters, digits, '_' and '-'`,
+			want: `lockkey: WithValue("user.id") has no name; write letters, digits, '_' and '-'`,
 		},
 		"a value without a function": {
 			template: "x:{id}", opts: []Option{WithValue("id", nil)},
-			want: `lockkey: template "x:{id}": WithValue("id") has no function; write a func(*http.Request) (string, error)`,
+			want: `lockkey: WithValue("id") has no function; write a func(*http.Request) (string, error)`,
 		},
 		"a value registered twice": {
 			template: "x:{id}", opts: []Option{WithValue("id", fixed("1")), WithValue("id", fixed("2"))},
-			want: `lockkey: template "x:{id}": WithValue("id") a second time; register a name once`,
+			want: `lockkey: WithValue("id") a second time; register a name once`,
 		},
 		"a nil option": {
 			template: "x:{id}", opts: []Option{nil},
-			want: `lockkey: template "x:{id}": an option is nil; leave it out`,
+			want: `lockkey: an option is nil; leave it out`,
 		},
 		"two options at fault": {
 			template: "x:{id}", opts: []Option{WithValue("*", fixed("1")), WithValue("id", nil)},
-			want: `lockkey: template "x:{id}": WithValue("*") has no name; write letters, digits, '_' and '-'` + "\n" +
-				`lockkey: template "x:{id}": WithValue("id") has no function; write a func(*http.Request) (string, error)`,
+			want: `lockkey: WithValue("*") has no name; write letters, digits, '_' and '-'` + "\n" +
+				`lockkey: WithValue("id") has no function; write a func(*http.Request) (string, error)`,
 		},
 	}
 	for name, tt := range tests {
