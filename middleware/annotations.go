@@ -184,7 +184,7 @@ func (l *LockRule) options(every []RuleOption) (opts []LockOption) {
 		opts = append(opts, Also(t))
 	}
 	if l.TTL != 0 {
-		opts = append(opts, TTL(time.Duration(l.TTL)))
+		opts = append(opts, TTL(max(time.Duration(l.TTL), 0)))
 	}
 	if l.Wait != 0 {
 		opts = append(opts, Wait(max(time.Duration(l.Wait), 0)))
@@ -205,7 +205,7 @@ func (d *DedupRule) options(every []RuleOption) (opts []DedupOption) {
 	id := RequestIDRule{Key: d.Key, Optional: d.Optional}
 	opts = id.options(every)
 	if d.TTL != 0 {
-		opts = append(opts, TTL(time.Duration(d.TTL)))
+		opts = append(opts, TTL(max(time.Duration(d.TTL), 0)))
 	}
 	if d.OnUnavailable.Pass != 0 {
 		opts = append(opts, PassAtMost(d.OnUnavailable.Pass))

@@ -31,7 +31,7 @@ func (g *Guard) Apply(r chi.Router, routes Annotations) error {
 	for _, key := range sortedKeys(routes) {
 		method, pattern, err := splitRoute(key)
 		if err != nil {
-			fs.add(key, "correct it", "%v", err)
+			fs.add(key, "", "%v", err) // it says what to write
 			continue
 		}
 		route := method + " " + pattern
@@ -42,7 +42,7 @@ func (g *Guard) Apply(r chi.Router, routes Annotations) error {
 		seen[route] = key
 		rules, faults := routes[key].compile(g, method)
 		for _, err := range faults {
-			fs.add(key, "correct it", "%v", err)
+			fs.add(key, "", "%v", err) // it says what to write
 		}
 		if len(faults) > 0 {
 			continue
@@ -63,7 +63,9 @@ func (g *Guard) Apply(r chi.Router, routes Annotations) error {
 			work = append(work, application{e, rules})
 		}
 	}
-	fs.order(g.ownOf(t.endpoints))
+	own := g.ownOf(t.endpoints)
+	fs.order(own)
+	fs.spellings(own)
 	if err := fs.err("the annotations cannot be applied, and nothing was changed"); err != nil {
 		return err
 	}

@@ -110,15 +110,16 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 			r.Head("/h", nothing)
 		}, Annotations{
 			"POST /a": {}, "POST /b": {Lock: &LockRule{}}, "POST /c": {Dedup: &DedupRule{Scope: "all"}, RequestID: &RequestIDRule{Scope: "all"}, Lock: &LockRule{Keys: []string{"{"}, OnBusy: 200}},
-			"/d": lockOn("a"), "HEAD /h": {Dedup: &DedupRule{Scope: "all"}},
+			"/d": lockOn("a"), "POST /e": {Lock: &LockRule{Keys: []string{"a"}, TTL: None}}, "HEAD /h": {Dedup: &DedupRule{Scope: "all"}},
 		}, []string{
-			`/d: "/d" is no route; write method and pattern, such as "POST /items/{itemID}/orders"; correct it`,
-			`HEAD /h: dedup: Methods("HEAD"): a HEAD has no effect to protect; leave it out; correct it`,
-			`POST /a: no rule; write lock, dedup or request_id, or remove the route; correct it`,
-			`POST /b: lock: no keys; write at least one template; correct it`,
-			`POST /c: dedup and request_id are both there; dedup has the id too: remove request_id; correct it`,
-			`POST /c: lock: OnBusy(200) is not allowed; write 409, 423 or 429; correct it`,
+			`/d: "/d" is no route; write method and pattern, such as "POST /items/{itemID}/orders"`,
+			`HEAD /h: dedup: Methods("HEAD"): a HEAD has no effect to protect; leave it out`,
+			`POST /a: no rule; write lock, dedup or request_id, or remove the route`,
+			`POST /b: lock: no keys; write at least one template`,
+			`POST /c: dedup and request_id are both there; dedup has the id too: remove request_id`,
+			`POST /c: lock: OnBusy(200) is not allowed; write 409, 423 or 429`,
 			`POST /c: lock: lockkey: template "{" at byte 0: `,
+			`POST /e: lock: TTL(0s) is no time; leave it out for the default`,
 		}},
 		"a template that does not fit": {func(_ *Guard, r *chi.Mux) { r.Post("/a/{id}", nothing) }, Annotations{"POST /a/{id}": lockOn("a:{itemID}")}, []string{
 			`POST /a/{id}: Lock("a:{itemID}"): {itemID} is no param of the route; write {id}, or register itemID with WithValue`,

@@ -78,7 +78,10 @@ func (d *dedupRule) templates() []*lockkey.Template { return d.identity.template
 
 func (d *dedupRule) middleware() func(http.Handler) http.Handler { return d.wrap }
 
-func (d *dedupRule) wrap(next http.Handler) http.Handler { return &dedupHandler{d, next} }
+func (d *dedupRule) wrap(next http.Handler) http.Handler {
+	d.around(next)
+	return &dedupHandler{d, next}
+}
 
 // dedupHandler is a dedupRule around a handler.
 type dedupHandler struct {

@@ -305,6 +305,8 @@ func TestARuleThatCannotBeIsRefusedWhenItIsWritten(t *testing.T) {
 		"short record":          {func() { g.Dedup("all", TTL(1e9)) }, []string{"TTL(1s)", "10m"}},
 		"long lock":             {func() { g.Lock("a", TTL(600e9)) }, []string{"TTL(10m0s)", "5m0s"}},
 		"all faults at once":    {func() { g.Lock("a", OnBusy(200), Wait(-1), PassAtMost(0)) }, []string{"OnBusy(200)", "Wait(-1ns)", "PassAtMost(0)"}},
+		"a wait without unit":   {func() { g.Lock("a", Wait(2)) }, []string{"Wait(2ns)", "1ms to 1m0s", "nanoseconds"}},
+		"a hold without unit":   {func() { g.Lock("a", MaxHold(30)) }, []string{"MaxHold(30ns)", "nanoseconds"}},
 		"option without record": {func() { g.RequestID("all", TTL(600e9), StoreIf(storeSuccess)) }, []string{"TTL, StoreIf", "Dedup"}},
 		"HEAD":                  {func() { g.Dedup("all", Methods("HEAD")) }, []string{"HEAD"}},
 		"nil":                   {func() { g.Dedup("all", nil, StillTrue(nil)) }, []string{"option is nil", "StillTrue(nil)"}},

@@ -7,12 +7,18 @@ import (
 	"strings"
 )
 
-// finding is something that Validate or Apply has found: where, what, and what to do about it.
+// finding is something that Validate or Apply has found: where, what, and what to do about it. The remedy is empty if the
+// fault says it.
 type finding struct {
 	where, fault, remedy string
 }
 
-func (f finding) Error() string { return f.where + ": " + f.fault + "; " + f.remedy }
+func (f finding) Error() string {
+	if f.remedy == "" {
+		return f.where + ": " + f.fault
+	}
+	return f.where + ": " + f.fault + "; " + f.remedy
+}
 
 // findings gathers what is wrong, each once.
 type findings struct {
@@ -76,6 +82,10 @@ func (fs *findings) templates(e *endpoint, r attached) {
 		for _, err := range unjoin(t.Check(e.method, e.pattern)) {
 			fs.fromCheck(e, r, err)
 		}
+		if r.common().kind == kindLock && t.Namespace() == "" {
+			fs.warn(e.String(), `write what it is the lock of in front, like "account:`+t.String()+`"`,
+				"%s begins with a value: whatever has the same one elsewhere shares this lock", r.common().text)
+		}
 		for _, text := range t.Warnings(e.pattern) {
 			fault, remedy, _ := strings.Cut(text, "; ")
 			fs.warn(e.String(), remedy, "%s: %s", r.common().text, fault)
@@ -107,6 +117,44 @@ func namespaces(r attached) []string {
 		all = append(all, t.Namespace())
 	}
 	return all
+}
+
+// spellings warns of a namespace whose values are read in two ways: with |int 7 and 07 are one key, without they are two,
+// and two requests then hold "the" lock of one row. A registered value is the service's own and is taken as it is.
+func (fs *findings) spellings(endpoints []endpoint) {
+	first := map[string]map[string]string{} // namespace -> suffix of its first placeholder -> a route and its template
+	for i := range endpoints {
+		e := &endpoints[i]
+		for _, r := range e.rules {
+			if c := r.common(); c.kind != kindLock || !c.acts(e.method) {
+				continue
+			}
+			for _, t := range r.templates() {
+				placeholder, _, _ := strings.Cut(strings.TrimPrefix(t.String(), t.Namespace()), "}")
+				name, suffix, _ := strings.Cut(strings.TrimPrefix(placeholder, "{"), "|")
+				if t.Namespace() == "" || name == "" || !strings.Contains(name, ".") && !strings.Contains(e.pattern, "{"+name) {
+					continue
+				}
+				if first[t.Namespace()] == nil {
+					first[t.Namespace()] = map[string]string{}
+				}
+				if first[t.Namespace()][suffix] == "" {
+					first[t.Namespace()][suffix] = fmt.Sprintf("%s: %q", e, t)
+				}
+			}
+		}
+	}
+	for _, ns := range sortedKeys(first) {
+		if len(first[ns]) < 2 {
+			continue
+		}
+		var templates []string
+		for _, suffix := range sortedKeys(first[ns]) {
+			templates = append(templates, first[ns][suffix])
+		}
+		fs.warn(strings.Join(templates, ", "), "write the same suffix, |int or |uuid, in all of them",
+			"the locks of %q read their values in different ways: two spellings of one value may be two locks", ns)
+	}
 }
 
 // order finds locks that are taken in one order on some routes and in another on others: any cycle of nested locks.

@@ -100,7 +100,10 @@ func (l *lockRule) templates() []*lockkey.Template { return l.keys }
 
 func (l *lockRule) middleware() func(http.Handler) http.Handler { return l.wrap }
 
-func (l *lockRule) wrap(next http.Handler) http.Handler { return &lockHandler{l, next} }
+func (l *lockRule) wrap(next http.Handler) http.Handler {
+	l.around(next)
+	return &lockHandler{l, next}
+}
 
 // lockHandler is a lockRule around a handler.
 type lockHandler struct {

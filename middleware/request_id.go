@@ -45,7 +45,10 @@ func (q *requestIDRule) templates() []*lockkey.Template { return q.identity.temp
 
 func (q *requestIDRule) middleware() func(http.Handler) http.Handler { return q.wrap }
 
-func (q *requestIDRule) wrap(next http.Handler) http.Handler { return &requestIDHandler{q, next} }
+func (q *requestIDRule) wrap(next http.Handler) http.Handler {
+	q.around(next)
+	return &requestIDHandler{q, next}
+}
 
 // requestIDHandler is a requestIDRule around a handler.
 type requestIDHandler struct {

@@ -36,6 +36,7 @@ type rule struct {
 	fixed   *place   // of a rule that Apply has put on a route
 	places  places
 	pass    passes
+	timed   atomic.Bool // an http.TimeoutHandler is the next handler, perhaps the endpoint
 }
 
 func (g *Guard) newRule(k kind, written string, c *ruleConfig, methods ...string) rule {
@@ -50,6 +51,13 @@ func (g *Guard) newRule(k kind, written string, c *ruleConfig, methods ...string
 
 // acts reports whether the rule is for requests of the method.
 func (r *rule) acts(method string) bool { return slices.Contains(r.methods, method) }
+
+// around remembers what can only be seen while the handlers are put together.
+func (r *rule) around(next http.Handler) {
+	if isTimeoutHandler(next) {
+		r.timed.Store(true)
+	}
+}
 
 // parse parses a template of the rule with the values that the guard knows.
 func (r *rule) parse(template string, opts ...lockkey.Option) (*lockkey.Template, error) {

@@ -127,12 +127,12 @@ func Also(template string) LockOption {
 	})
 }
 
-// Wait is how long a request waits for the lock, never beyond its own deadline. Default 2 s; 0 is one attempt; at most
-// 1 min.
+// Wait is how long a request waits for the lock, never beyond its own deadline. Default 2 s; 0 is one attempt; else 1 ms
+// to 1 min.
 func Wait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) error {
-		if d < 0 || d > time.Minute {
-			return fmt.Errorf("Wait(%v) is out of range; write 0 to 1m", d)
+		if d != 0 && d < time.Millisecond || d > time.Minute {
+			return fmt.Errorf("Wait(%v) is out of range; write 0, or 1ms to 1m0s; a number without a unit is nanoseconds", d)
 		}
 		c.wait = &d
 		return nil
@@ -140,11 +140,11 @@ func Wait(d time.Duration) LockOption {
 }
 
 // MaxHold is how long a handler may hold the lock in all; then its context ends with cause lock.ErrLost. Default 5 min;
-// 0 is no limit.
+// 0 is no limit, else at least 1 ms.
 func MaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) error {
-		if d < 0 {
-			return fmt.Errorf("MaxHold(%v) is negative; write 0 for no limit", d)
+		if d != 0 && d < time.Millisecond {
+			return fmt.Errorf("MaxHold(%v) is out of range; write 0 for no limit, or at least 1ms; a number without a unit is nanoseconds", d)
 		}
 		c.maxHold = &d
 		return nil

@@ -18,8 +18,9 @@ import (
 
 // Validate looks at every route of the router and at every rule of this guard on it, and returns all it finds, joined:
 // templates that name a param which the route does not have, rules that cannot know their route or act on none of
-// theirs, locks nested in two orders, a Dedup inside of a Lock, an http.TimeoutHandler as endpoint. Each names the route,
-// the fault and what to do. What is legal but hardly meant is logged as a warning: a rule that is on no route, say.
+// theirs, locks nested in two orders, a Dedup inside of a Lock, an http.TimeoutHandler as endpoint or right inside of a
+// rule. Each names the route, the fault and what to do. What is legal but hardly meant is logged as a warning: a rule
+// that is on no route, a lock whose key begins with a value, locks of one namespace with |int and without.
 //
 // Call it when all routes are there, before serving. It does not call other middlewares, so it does not see a rule that
 // is hidden in one, nor what lies below a handler that is no chi router.
@@ -40,7 +41,9 @@ func (g *Guard) Validate(r chi.Routes) error {
 			at.add(e, a)
 		}
 	}
-	fs.order(g.ownOf(t.endpoints))
+	own := g.ownOf(t.endpoints)
+	fs.order(own)
+	fs.spellings(own)
 	for _, inline := range g.written() {
 		c := inline.common()
 		at := found[c]
@@ -49,6 +52,10 @@ func (g *Guard) Validate(r chi.Routes) error {
 			fs.warn(c.text, "mount it, or Validate the router that has it", "the rule is on no route: never mounted, or hidden in another middleware")
 		case at != nil && !at.acts:
 			fs.add(at.first, "add "+methodsOption(at.methods)+", or remove the rule", "%s acts on %s only", c.text, strings.Join(c.methods, ", "))
+		}
+		if c.timed.Load() && (at == nil || !at.timed) {
+			fs.add(c.text, "put http.TimeoutHandler around the router or the server",
+				"an http.TimeoutHandler is right inside of it, which answers while the work goes on")
 		}
 		for _, name := range slices.Compact(t.rewrites[c]) {
 			fs.add(c.text, "mount "+name+" outside", "%s is inside of it in the same Use and changes the path that the rule has asked for", name)
@@ -63,6 +70,7 @@ type attachments struct {
 	first   string
 	methods []string
 	acts    bool
+	timed   bool // one of them is an http.TimeoutHandler itself, which check tells
 }
 
 func (at *attachments) add(e *endpoint, a attached) {
@@ -70,6 +78,7 @@ func (at *attachments) add(e *endpoint, a attached) {
 		at.first = e.String()
 	}
 	at.methods = append(at.methods, e.method)
+	at.timed = at.timed || isTimeoutHandler(e.inner)
 	at.acts = at.acts || a.common().acts(e.method)
 }
 

@@ -74,6 +74,13 @@ func TestValidateFinds(t *testing.T) {
 		}, []string{
 			`POST /a: the endpoint is an http.TimeoutHandler, which answers while the work goes on; put http.TimeoutHandler around the router or the server`,
 		}},
+		"TimeoutHandler as a middleware inside": {func(g *Guard, r *chi.Mux) {
+			timeout := func(next http.Handler) http.Handler { return http.TimeoutHandler(next, time.Second, "") }
+			r.With(timeout, g.Lock("x:{userID}"), timeout).Post("/a", nothing)
+			r.With(timeout, g.Lock("outside:{userID}")).Post("/b", nothing)
+		}, []string{
+			`Lock("x:{userID}"): an http.TimeoutHandler is right inside of it, which answers while the work goes on; put http.TimeoutHandler around the router or the server`,
+		}},
 		"Dedup inside Lock": {func(g *Guard, r *chi.Mux) { r.With(g.Lock("x:{userID}"), g.Dedup("{userID}")).Post("/a", nothing) }, []string{
 			`POST /a: Dedup("{userID}") is inside of Lock("x:{userID}"): a replay would wait for the lock; put Dedup outside`,
 		}},
@@ -142,6 +149,43 @@ func TestValidateWarns(t *testing.T) {
 	}
 	if n := strings.Count(s.logs.String(), `"level":"WARN"`); n != 3 {
 		t.Errorf("%d warnings, want 3:\n%s", n, s.logs)
+	}
+}
+
+// A key that begins with a value is shared with whatever has the same one elsewhere, so the lock should say what it is of.
+func TestValidateWarnsOfLocksWithoutNamespace(t *testing.T) {
+	s := miniShop(t)
+	s.With(s.guard.Dedup("{userID}"), s.guard.Lock("{itemID}")).Post("/items/{itemID}", nothing)
+	s.With(s.guard.Lock("order:{orderID}")).Post("/orders/{orderID}", nothing)
+	if err := s.guard.Validate(s.Mux); err != nil {
+		t.Fatal(err)
+	}
+	if !s.logs.has(`"level":"WARN"`, "POST /items/{itemID}", "begins with a value", `account:{itemID}`) {
+		t.Errorf("no warning in\n%s", s.logs)
+	}
+	if n := strings.Count(s.logs.String(), `"level":"WARN"`); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, s.logs)
+	}
+}
+
+// One row has one key on every route: a namespace that is read with |int here and without there is warned of. What the
+// service registers is as it wants it, and other namespaces and methods do not count.
+func TestValidateWarnsOfTwoSpellingsOfOneNamespace(t *testing.T) {
+	s := miniShop(t)
+	s.With(s.guard.Lock("account:{id|int}", Also("account:{userID}"))).Post("/accounts/{id}", nothing)
+	s.With(s.guard.Lock("item:{id}")).Post("/items/{id}", nothing)
+	s.With(s.guard.Lock("account:{id}", Methods("PUT"))).Group(func(r chi.Router) {
+		r.Put("/accounts/{id}", nothing)
+		r.Post("/accounts/{id}/close", nothing)
+	})
+	if err := s.guard.Validate(s.Mux); err != nil {
+		t.Fatal(err)
+	}
+	if !s.logs.has(`"level":"WARN"`, `POST /accounts/{id}: \"account:{id|int}\"`, `PUT /accounts/{id}: \"account:{id}\"`, "in different ways", "|int") {
+		t.Errorf("no warning in\n%s", s.logs)
+	}
+	if n := strings.Count(s.logs.String(), `"level":"WARN"`); n != 1 {
+		t.Errorf("%d warnings, want 1:\n%s", n, s.logs)
 	}
 }
 
