@@ -167,7 +167,7 @@ func group(r Request, keys []string) Request {
 }
 
 // eachGroup runs step for each slot of the lease, side by side, so that a node that hangs delays no other. The state is
-// the worst of those that answered, the error the first of the others.
+// the worst of those that answered; the error says that nothing was done only if it was in none of them.
 func (b *redisBackend) eachGroup(ctx context.Context, keys []string, step func(context.Context, []string) (State, error)) (State, error) {
 	groups := b.groups(keys)
 	if len(groups) == 1 {
@@ -179,11 +179,15 @@ func (b *redisBackend) eachGroup(ctx context.Context, keys []string, step func(c
 		wg.Go(func() { states[i], errs[i] = step(ctx, keys) })
 	}
 	wg.Wait()
-	worst := slices.Max(states) // Ours, the least, where there was no answer
+	var failed error
+	answered := false
 	for _, err := range errs {
-		if err != nil {
-			return worst, err
+		switch {
+		case err == nil:
+			answered = true
+		case failed == nil || !errors.Is(err, ErrUnavailable):
+			failed = err
 		}
 	}
-	return worst, nil
+	return slices.Max(states), inPart(answered, failed) // Ours, the least, where there was no answer
 }

@@ -133,6 +133,7 @@ type passing struct {
 	h     *hold
 	held  Held      // what there is to pass on: that of h or, if a waiter left while it was handed the lock, that of the waiter
 	since time.Time // when it was got
+	ran   bool      // a step that had no answer may have been done: to find nothing is then no loss
 	next  turn      // for the next in line
 	done  bool      // the place in front is somebody else's already
 }
@@ -192,13 +193,14 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 	} else {
 		p.l.cleanUp(w.request.held())
 	}
+	p.ran = !errors.Is(err, ErrUnavailable)
 	p.held.Repeat, p.since = true, time.Now()
 	return true, p.plain(ctx)
 }
 
 // plain frees the lock. If this process has kept it to itself for long and others wait, they get a head start.
 func (p *passing) plain(ctx context.Context) error {
-	rel, err := p.l.release(ctx, &p.held, p.since)
+	rel, err := p.release(ctx)
 	if err != nil {
 		if p.held.Token != p.h.held.Token {
 			p.l.cleanUp(p.held)
@@ -211,7 +213,7 @@ func (p *passing) plain(ctx context.Context) error {
 		standby := min(max(2*p.l.roundTrip.value(), minStandby), maxStandby)
 		p.next = turn{kind: front, standby: time.Now().Add(standby)}
 	}
-	return p.own(rel.State, p.held.Repeat && time.Now().Before(p.h.deadline()))
+	return p.own(rel.State, p.ran && time.Now().Before(p.h.deadline()))
 }
 
 // own is the answer to the release of p.h when its keys were found in state s: by a repeat that may have found its own
@@ -227,18 +229,17 @@ func (p *passing) own(s State, repeated bool) error {
 	return &LostError{Keys: p.h.keys, Reason: why, rule: p.h.rule}
 }
 
-// release sends a release up to three times, for the first time at since. held.Repeat tells afterwards whether it was sent before, so that finding
-// nothing may be our own doing.
-func (l *Locker) release(ctx context.Context, held *Held, since time.Time) (Released, error) {
+// release sends the release up to three times.
+func (p *passing) release(ctx context.Context) (Released, error) {
 	var unknown error
 	for sent := 1; ; sent++ {
-		rel, err := l.backend.Release(ctx, *held)
+		rel, err := p.l.backend.Release(ctx, p.held)
 		if err == nil {
-			l.roundTrip.note(time.Since(since))
+			p.l.roundTrip.note(time.Since(p.since))
 			return rel, nil
 		}
 		if !errors.Is(err, ErrUnavailable) {
-			unknown = err
+			unknown, p.ran = err, true
 		}
 		if sent == mostSends || ctx.Err() != nil {
 			if unknown != nil {
@@ -246,8 +247,8 @@ func (l *Locker) release(ctx context.Context, held *Held, since time.Time) (Rele
 			}
 			return rel, err
 		}
-		held.Repeat = true
+		p.held.Repeat = true
 		pauseBeforeSend(ctx, sent+1)
-		since = time.Now()
+		p.since = time.Now()
 	}
 }

@@ -36,6 +36,23 @@ func TestLostReplyToARelease(t *testing.T) {
 	})
 }
 
+// A release that was refused before it was done, as while slots move, and finds nothing when it is sent again, has lost its
+// lock: that was not its own doing.
+func TestRefusedReleaseThatFindsNothingHasLost(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, l *Locker, m *memory) {
+		lease := must(t, l, keys("a"))
+		m.set("lock:a", "", 0)
+		m.failing(func(string, string) (bool, error) {
+			m.fault.Store(nil)
+			return false, ErrUnavailable
+		})
+		lostBecause(t, lease.Release(t.Context()), Gone)
+		if n := m.count("release"); n != 2 {
+			t.Errorf("%d releases, want one that is refused and one that tells", n)
+		}
+	})
+}
+
 // A release without any answer says that its outcome is unknown, keeps nobody waiting, and is repeated in the background
 // until the lease would have ended anyway.
 func TestReleaseWithoutAnAnswer(t *testing.T) {
