@@ -43,6 +43,31 @@ func TestEachCallerGetsItsOwnReply(t *testing.T) {
 	wg.Wait()
 }
 
+// wrapped is a client of the user's own making, of a type that cannot be compared.
+type wrapped struct {
+	redis.UniversalClient
+	_ []string
+}
+
+func TestClientOfATypeThatCannotBeCompared(t *testing.T) {
+	inner, _ := miniClient(t)
+	c, err := Wrap(wrapped{UniversalClient: inner.UniversalClient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var q callQueue
+	for range 2 {
+		node, _, err := c.route(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.push(&call{node: node})
+	}
+	if lead := q.cut(); lead.next == nil {
+		t.Error("two calls are no batch")
+	}
+}
+
 func TestMissingScriptIsSentWithItsSource(t *testing.T) {
 	c, srv := miniClient(t)
 	for range 2 {
