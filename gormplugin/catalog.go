@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 	"gorm.io/gorm/schema"
 )
 
@@ -77,12 +78,13 @@ func (c *catalog) byName(stmt *gorm.Statement) *entry {
 		}
 	}
 	name, whole := stmt.Table, true
+	expr := tableText(stmt)
 	if stmt.TableExpr != nil {
-		name, whole = tableIn(stmt.TableExpr.SQL)
+		name, whole = tableIn(expr)
 	}
 	if !whole { // a join or worse
 		for _, t := range c.known.Load().tables {
-			if containsWord(stmt.TableExpr.SQL, t.name) {
+			if containsWord(expr, t.name) {
 				return &entry{err: &Error{sentinel: ErrUnguardedWrite, reason: "table", table: t.name, hint: "name one table, or use a model"}}
 			}
 		}
@@ -141,6 +143,21 @@ func (c *catalog) learn(db *gorm.DB, s *schema.Schema) *entry {
 	}
 	c.known.Store(next)
 	return e
+}
+
+// tableText returns the statement's table expression as it is sent: a variable in it may be the name, as in
+// db.Table("?", clause.Table{Name: "items"}).
+func tableText(stmt *gorm.Statement) string {
+	switch {
+	case stmt.TableExpr == nil:
+		return ""
+	case len(stmt.TableExpr.Vars) == 0:
+		return stmt.TableExpr.SQL
+	}
+	own := &gorm.DB{Config: stmt.Config}
+	own.Statement = &gorm.Statement{DB: own, Table: stmt.Table, Context: stmt.Context, Clauses: map[string]clause.Clause{}}
+	stmt.TableExpr.Build(own.Statement)
+	return own.Statement.SQL.String()
 }
 
 // tableIn reads the name in a table expression: `items`, "shop"."items", items AS i, items i. whole is false for all else.

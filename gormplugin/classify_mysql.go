@@ -52,7 +52,7 @@ func mysqlClass(number uint64) class {
 		3101: // group replication rolled back at COMMIT
 		return conflicting
 	case 1040, 1203, 1226, 1053, 1290, 1836, 1792, 1047, // too many connections, shutdown, read-only, not in the cluster
-		1317, 1969, 3024: // interrupted, or cut off by a timeout of the server
+		1317, 1969, 3024, 4031: // interrupted, or cut off by a timeout of the server
 		return unavailable
 	case 1927, 1180: // killed while it worked; an error in the middle of COMMIT
 		return lost

@@ -40,7 +40,7 @@ func postgresClass(state string) class {
 		return conflicting
 	case "25P02":
 		return deadTx
-	case "25006", "57014": // read-only: a replica, or a primary on its way out; cancelled by a timeout of the server
+	case "25006", "57014", "25P03", "25P04": // read-only: a replica, or a primary on its way out; a timeout of the server
 		return unavailable
 	case "40003":
 		return lost

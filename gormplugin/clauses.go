@@ -16,7 +16,7 @@ func AllowAbsolute(columns ...string) clause.Interface {
 
 // From adds `column = old` to one update or delete, on any column of any model, so that of two who move a row from the same
 // state one wins: From("status", Unpaid). nil stands for NULL. A miss is [ErrVersionConflict] with the reason "state".
-// May be given more than once.
+// May be given more than once. An update that sets no column asks nothing, and fails with [ErrInvalid].
 func From(column string, old any) clause.Interface {
 	return statementClause{settings{from: []state{{column, old}}}}
 }

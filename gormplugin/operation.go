@@ -94,6 +94,9 @@ func operationOf(stmt *gorm.Statement) *operation {
 
 // begin makes the operation of a statement, or returns nil where the guard has nothing to do with it or has refused it.
 func (p *Plugin) begin(db *gorm.DB, v verb) *operation {
+	if p.beforeRead(db); db.Error != nil { // db.Raw(...).Create(...) sends the raw text
+		return nil
+	}
 	e := p.catalog.of(db.Statement)
 	if (e == nil || e.table == nil && e.err == nil && !e.children) && !hasSettings(db.Statement) {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// beforeRead holds raw SQL against the policy. Statements that gorm writes itself read here.
+// beforeRead holds raw SQL against the policy. Of what gorm writes itself, only reads come here.
 func (p *Plugin) beforeRead(db *gorm.DB) {
 	if db.Error != nil || db.Statement.SQL.Len() == 0 || p.raw == Ignore {
 		return
@@ -110,12 +110,12 @@ func writesTable(words []string, table string) bool {
 	}
 	upserts := has["insert"] && (has["conflict"] && has["update"] || has["duplicate"]) // DO NOTHING leaves what is there
 	switch words[0] {
-	case "select", "show", "describe", "desc", "values", "table", "pragma", "lock", "analyze", "vacuum",
+	case "select", "show", "values", "table", "pragma", "lock", "vacuum",
 		"create", "alter", "drop", "truncate", "comment", "grant", "revoke", "rename", "reindex", "optimize":
 		return false
 	case "insert":
-		return upserts
-	case "with", "explain":
+		return upserts || len(words) > 2 && words[1] == "or" && words[2] == "replace"
+	case "with", "explain", "analyze", "describe", "desc": // of an UPDATE, they may run it
 		return changes || upserts
 	}
 	return true
@@ -142,17 +142,17 @@ func (s *scanner) next() bool {
 				end = ']'
 			}
 			i := strings.IndexByte(rest[1:], end)
-			if i < 0 {
-				s.at = len(s.text)
-				return false
+			if i < 0 { // no name: a quote that is hidden in some way not known here
+				s.at++
+				continue
 			}
 			s.word = strings.ToLower(rest[1 : 1+i])
 			s.at += i + 2
 			return true
-		case strings.HasPrefix(rest, "--") || c == '#' && !strings.HasPrefix(rest, "#>") && !strings.HasPrefix(rest, "#-"):
+		case s.atLineComment(rest):
 			s.skipTo("\n")
-		case strings.HasPrefix(rest, "/*!"): // MySQL runs what is in it
-			s.at += 3
+		case strings.HasPrefix(rest, "/*!"), strings.HasPrefix(rest, "/*M!"): // MySQL and MariaDB run what is in it
+			s.at += strings.IndexByte(rest, '!') + 1
 		case strings.HasPrefix(rest, "/*"):
 			s.skipTo("*/")
 		case c == '$' && dollarQuote(rest) != "":
@@ -176,6 +176,15 @@ func (s *scanner) next() bool {
 		}
 	}
 	return false
+}
+
+// atLineComment reports whether a comment begins that ends with the line. To MySQL 5--1 is a number, and to all others # is
+// an operator.
+func (s *scanner) atLineComment(rest string) bool {
+	if !s.mysql {
+		return strings.HasPrefix(rest, "--")
+	}
+	return rest[0] == '#' || strings.HasPrefix(rest, "--") && (len(rest) == 2 || rest[2] <= ' ')
 }
 
 // skipText skips a quoted text. A doubled quote is two texts in a row, which is as good. PostgreSQL knows backslashes in

@@ -115,9 +115,9 @@ func newTaking(tx *gorm.DB, model any, units int64) (*taking, error) {
 	}
 	e := p.catalog.of(stmt)
 	switch {
-	case e.err != nil:
+	case e != nil && e.err != nil:
 		return nil, e.err
-	case e.table == nil || len(e.table.stock) != 1 || e.table.stock[0].decimal:
+	case e == nil || e.table == nil || len(e.table.stock) != 1 || e.table.stock[0].decimal:
 		return nil, &Error{sentinel: ErrInvalid, reason: "model", table: stmt.Table, hint: "the model needs one stock column of whole numbers"}
 	case units < 1 || units > maxAmount:
 		return nil, &Error{sentinel: ErrInvalid, typ: typeInvalid, reason: "amount", table: stmt.Table, hint: "units are from 1 to 2^53-1"}

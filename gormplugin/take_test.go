@@ -169,3 +169,17 @@ func TestKeysAreOrderedAsWhatTheyAre(t *testing.T) {
 		}
 	}
 }
+
+// elsewhere has its table in a schema, and no marks.
+type elsewhere struct{ ID int64 }
+
+func (elsewhere) TableName() string { return "main.elsewhere" }
+
+func TestTakeOfAModelWithoutMarks(t *testing.T) {
+	db := newDatabase(t, dialectSQLite).open(t, gorm.Config{}, nil)
+	for _, model := range []any{elsewhere{ID: 1}, &bystander{ID: 1}} {
+		if _, err := Take(db, model, 1); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%T: %v, want ErrInvalid", model, err)
+		}
+	}
+}

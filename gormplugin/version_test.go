@@ -184,6 +184,18 @@ func TestFrom(t *testing.T) {
 		if !errors.Is(err, ErrVersionConflict) || !errors.As(err, &e) || e.Reason() != "state" || e.Ours() != "1" || e.Stored() != "2" || e.Column() != "status" {
 			t.Fatalf("from 1, which is 2: %v", err)
 		}
+		for name, err := range map[string]error{ // gorm leaves out what is zero, and sends nothing
+			"state": db.Model(&paper{ID: row.ID}).Clauses(From("status", 1)).Updates(paper{}).Error,
+			"rows":  db.Model(&paper{ID: 404}).Clauses(Expect(1)).Updates(map[string]any{}).Error,
+			"generic": func() error {
+				_, err := gorm.G[paper](db, From("status", 1)).Where("id = ?", row.ID).Updates(t.Context(), paper{})
+				return err
+			}(),
+		} {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s, asked of an update that sets nothing: %v, want ErrInvalid", name, err)
+			}
+		}
 		if err := db.Clauses(From("status", 1)).Delete(&paper{ID: row.ID}).Error; !errors.Is(err, ErrVersionConflict) {
 			t.Errorf("delete from 1, which is 2: %v", err)
 		}

@@ -336,6 +336,15 @@ func TestSmallerStructAndTableWithoutModel(t *testing.T) {
 		if err := db.Table("items AS i").Where("i.id = ?", item.ID).Updates(map[string]any{"stock": Sub(9)}).Error; !errors.Is(err, ErrInsufficient) {
 			t.Errorf("an alias and Sub: %v", err)
 		}
+		if err := db.Table("?", clause.Table{Name: "items"}).Where("id = ?", item.ID).Updates(map[string]any{"stock": 9}).Error; !errors.Is(err, ErrUnguardedWrite) {
+			t.Errorf("a name in a variable: %v", err)
+		}
+		if err := db.Table("? AS i", clause.Table{Name: "items"}).Where("i.id = ?", item.ID).Updates(map[string]any{"stock": Sub(9)}).Error; !errors.Is(err, ErrInsufficient) {
+			t.Errorf("a name in a variable, with an alias: %v", err)
+		}
+		if err := db.Table("?, other", clause.Table{Name: "items"}).Where("id = ?", item.ID).Updates(map[string]any{"stock": Sub(1)}).Error; !errors.Is(err, ErrUnguardedWrite) {
+			t.Errorf("a name in a variable, and another: %v", err)
+		}
 		if err := db.Table("items, other").Where("id = ?", item.ID).Updates(map[string]any{"stock": Sub(1)}).Error; !errors.Is(err, ErrUnguardedWrite) {
 			t.Errorf("two tables: %v", err)
 		}
