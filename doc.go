@@ -18,6 +18,7 @@
 //	lock         leases: acquire, wait, renew, fence, release; useful without HTTP
 //	dedup        one request id, one effect; useful without HTTP
 //	stock        counters in Redis: check, deduct and limit in one round trip
+//	landing      from stock into SQL: worker, sweeper, pay and close, reconciler
 //	gormplugin   guarded columns, fencing, unique-index mapping, insert once; useful without Redis
 //
 // Start with the README; examples/flashsale runs with nothing installed.

@@ -150,7 +150,7 @@ func ExampleGuard_Apply() {
 
 	routes, err := holdfast.LoadAnnotations(strings.NewReader(`{
 		"POST /accounts/{accountID}/transfers": {
-			"lock":  {"keys": ["account:{accountID}", "account:{body.to}"], "wait": "2s", "on_unavailable": "refuse"},
+			"lock":  {"keys": ["account:{accountID|int}", "account:{body.to|int}"], "wait": "2s", "on_unavailable": "refuse"},
 			"dedup": {"scope": "{userID}", "ttl": "24h"}
 		}}`))
 	if err != nil {
@@ -165,7 +165,7 @@ func ExampleGuard_Apply() {
 	post(r, "/accounts/1/transfers", "a8f2", `{"to": "2"}`)
 	post(r, "/accounts/1/transfers", "a8f2", `{"to": "2"}`)
 	// Output:
-	// POST /accounts/{accountID}/transfers Dedup("{userID}") Lock("account:{accountID}", Also("account:{body.to}"))
+	// POST /accounts/{accountID}/transfers Dedup("{userID}") Lock("account:{accountID|int}", Also("account:{body.to|int}"))
 	// 200 transferred
 	// 200 transferred (replayed)
 }

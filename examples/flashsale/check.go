@@ -38,7 +38,7 @@ func (b *bench) check(ctx context.Context, w *way, item int64, l *load, r *row) 
 	fault(r.FinalStock < 0, "stock fell to %d", r.FinalStock)
 	fault(r.FinalStock != units-orders, "%d units and %d orders leave %d, the row says %d", units, orders, units-orders, r.FinalStock)
 	fault(int64(r.Successes) != orders, "%d buyers were told they have an order, there are %d orders", r.Successes, orders)
-	fault(int64(r.Successes) != min(units, int64(l.demand)), "%d of %d units were sold to %d users", r.Successes, units, l.demand)
+	fault(int64(r.Successes) != min(units, int64(l.demand)), "%d units were sold; there were %d, and %d users who asked", r.Successes, units, l.demand)
 	fault(w.repeats && l.replays != l.again, "%d requests with an order were sent again, %d got it again", l.again, l.replays)
 	if len(l.faults) > 0 {
 		fault(true, "%d answers contradict earlier ones: %s", len(l.faults), l.faults[0])
