@@ -217,6 +217,75 @@ func TestRetryDoesNotRepeatAnUnknownCommitBlindly(t *testing.T) {
 	})
 }
 
+// A row that was rolled back to a savepoint proves nothing: a repeat would insert it again, and do the rest twice.
+func TestRetryDoesNotRepeatByARowThatWasRolledBack(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d proxied) {
+		d.direct.shop(t, gorm.Config{})
+		db := d.bare(t, gorm.Config{})
+		if err := db.Use(New(shopOptions()...)); err != nil {
+			t.Fatal(err)
+		}
+		rule := d.proxy.On(faultproxy.Named("COMMIT"), faultproxy.LoseReply())
+		ran := 0
+		err := Retry(t.Context(), db, func(tx *gorm.DB) error {
+			ran++
+			if err := tx.Model(&shopItem{ID: 1001}).Update("stock", Sub(1)).Error; err != nil {
+				return err
+			}
+			refused := errors.New("the order was refused, and the unit is kept")
+			err := tx.Transaction(func(tx *gorm.DB) error {
+				if _, err := InsertOnce(tx, &shopOrder{RequestID: "r1", OrderNo: "n1", UserID: 7, ItemID: 1001}); err != nil {
+					return err
+				}
+				return refused
+			})
+			if !errors.Is(err, refused) {
+				return err
+			}
+			return nil
+		})
+		rule.Wait(t)
+		if !errors.Is(err, ErrUnknownOutcome) || ran != 1 {
+			t.Errorf("got %v after %d runs, want ErrUnknownOutcome after one", err, ran)
+		}
+		if got := d.direct.stock(t); got != 99 {
+			t.Errorf("stock %d, want 99", got)
+		}
+	})
+}
+
+// A row from before the savepoint is still there after it was rolled back to, so the whole is repeated by it.
+func TestRetryRepeatsByARowFromBeforeASavepoint(t *testing.T) {
+	onEachServer(t, func(t *testing.T, d proxied) {
+		d.direct.shop(t, gorm.Config{})
+		db := d.bare(t, gorm.Config{})
+		if err := db.Use(New(shopOptions()...)); err != nil {
+			t.Fatal(err)
+		}
+		d.proxy.On(faultproxy.Named("COMMIT"), faultproxy.LoseReply())
+		ran := 0
+		err := Retry(t.Context(), db, func(tx *gorm.DB) error {
+			ran++
+			if err := buy(tx, &shopOrder{RequestID: "r1", OrderNo: "n1", UserID: 7, ItemID: 1001}); err != nil {
+				return err
+			}
+			err := tx.Transaction(func(tx *gorm.DB) error {
+				return tx.Model(&shopItem{ID: 1001}).Update("stock", Sub(1000)).Error
+			})
+			if !errors.Is(err, ErrInsufficient) {
+				return err
+			}
+			return nil
+		})
+		if err != nil || ran != 2 {
+			t.Errorf("got %v after %d runs, want success after two", err, ran)
+		}
+		if got := d.direct.stock(t); got != 99 {
+			t.Errorf("stock %d, want 99", got)
+		}
+	})
+}
+
 // An unknown COMMIT stays unknown when the repeat cannot even begin: "nothing was written" would be a lie.
 func TestUnknownCommitStaysUnknownWhenTheRepeatFails(t *testing.T) {
 	onEachServer(t, func(t *testing.T, d proxied) {

@@ -45,11 +45,13 @@ func (c refusingConnector) Connect(context.Context) (driver.Conn, error) { retur
 // Driver implements driver.Connector.
 func (c refusingConnector) Driver() driver.Driver { return nil }
 
-// afterRead maps the errors of statements that gorm does not know as writes.
+// afterRead maps the errors of statements that gorm does not know as writes, and follows savepoints.
 func (p *Plugin) afterRead(db *gorm.DB) {
 	if db.Error != nil {
 		p.judge.answer(db, isWriteSQL(db.Statement.SQL.String()))
+		return
 	}
+	p.judge.txs.known(db.Statement.ConnPool).heard(db.Statement.SQL.String())
 }
 
 // writtenBy returns the guarded table that raw SQL writes, "" for none.

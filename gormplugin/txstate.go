@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"weak"
 
@@ -15,9 +16,17 @@ type txState struct {
 	mu       sync.Mutex
 	cause    error    // what ended it, or on PostgreSQL may have, up to the last savepoint
 	repeats  bool     // it is one of Retry, which may run it again
-	inserted bool     // an InsertOnce in it inserted its row, so a repeat can tell whether this one landed
+	inserted bool     // an InsertOnce in it inserted its row, and no savepoint undid it, so a repeat can tell whether this one landed
 	resolved bool     // an InsertOnce in it inserted or found its row, so it is known whether an earlier one landed
 	undo     []func() // puts models in memory back
+
+	savepoints []savepoint
+}
+
+// savepoint is one that the transaction has set, and what inserted was then.
+type savepoint struct {
+	name     string
+	inserted bool
 }
 
 // transactions finds the state of a transaction by its *sql.Tx, whatever sessions and contexts were made on top of it. The
@@ -110,6 +119,30 @@ func (s *txState) once(inserted bool) {
 	defer s.mu.Unlock()
 	s.inserted = s.inserted || inserted
 	s.resolved = true
+}
+
+// heard follows the savepoints of a transaction of Retry, by the SQL that gorm's Transaction and SavePoint send: a row that
+// is rolled back to one is not there, and a repeat could not tell by it whether this attempt landed.
+func (s *txState) heard(sql string) {
+	const verb = len("SAVEPOINT")
+	if s == nil || !s.repeats || len(sql) < verb || !strings.EqualFold(sql[:verb], "SAVEPOINT") && !strings.EqualFold(sql[:verb], "ROLLBACK ") {
+		return
+	}
+	words := strings.Fields(strings.TrimRight(sql, "; "))
+	name := words[len(words)-1]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case strings.EqualFold(words[0], "SAVEPOINT"):
+		s.savepoints = append(s.savepoints, savepoint{name, s.inserted})
+	default:
+		i := len(s.savepoints) - 1
+		for i >= 0 && s.savepoints[i].name != name {
+			i--
+		}
+		s.inserted = i >= 0 && s.savepoints[i].inserted
+		s.savepoints = s.savepoints[:i+1]
+	}
 }
 
 func (s *txState) onceSaw() (inserted, resolved bool) {
