@@ -94,8 +94,12 @@ func (h *dedupHandler) guarding() guarding { return h.rule }
 func (h *dedupHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d := h.rule
 	at, from, covered, err := d.locate(r)
-	if !covered || exchangeOf(r.Context(), d.g) != nil { // the latter: mounted twice, and the outer one is at work
+	switch {
+	case exchangeOf(r.Context(), d.g) != nil: // mounted twice, and the outer one is at work
 		h.next.ServeHTTP(w, r)
+		return
+	case !covered:
+		d.unguarded(h.next, w, r)
 		return
 	}
 	var req dedup.Request

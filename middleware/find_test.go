@@ -427,3 +427,35 @@ func TestAWildcardThatStandsForNothing(t *testing.T) {
 		}
 	}
 }
+
+// A middleware inside of a rule that changes the path, or the method, leads past it: the route that the rule has asked for
+// is not the one that is served. That is told, once for each kind of rule; a plain 404 or 405 is not.
+func TestARequestThatIsLedPastARuleIsTold(t *testing.T) {
+	rules := map[string]func(*Guard) func(http.Handler) http.Handler{
+		"Lock":      func(g *Guard) func(http.Handler) http.Handler { return g.Lock("x:{userID}") },
+		"Dedup":     func(g *Guard) func(http.Handler) http.Handler { return g.Dedup("{userID}") },
+		"RequestID": func(g *Guard) func(http.Handler) http.Handler { return g.RequestID("{userID}") },
+	}
+	for name, rule := range rules {
+		t.Run(name, func(t *testing.T) {
+			s := miniShop(t)
+			s.Use(rule(s.guard), func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					r.URL.Path = strings.TrimPrefix(r.URL.Path, "/v1")
+					next.ServeHTTP(w, r)
+				})
+			})
+			s.Post("/items/{itemID}", nothing)
+			s.Get("/g", nothing)
+			for _, path := range []string{"/nowhere", "/g", "/items/7"} {
+				s.do(call{path: path, key: "k"})
+			}
+			if s.logs.has("without the rule") {
+				t.Errorf("nothing was led past it:\n%s", s.logs)
+			}
+			if got := s.do(call{path: "/v1/items/7", key: "k"}); got.status != http.StatusOK || !s.logs.has("without the rule", "POST /items/{itemID}", name) {
+				t.Errorf("%d, and the log does not tell:\n%s", got.status, s.logs)
+			}
+		})
+	}
+}

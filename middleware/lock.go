@@ -117,7 +117,7 @@ func (h *lockHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l := h.rule
 	at, from, covered, err := l.locate(r)
 	if !covered {
-		h.next.ServeHTTP(w, r)
+		l.unguarded(h.next, w, r)
 		return
 	}
 	x := exchangeOf(r.Context(), l.g)

@@ -61,8 +61,12 @@ func (h *requestIDHandler) guarding() guarding { return h.rule }
 func (h *requestIDHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := h.rule
 	at, from, covered, err := q.locate(r)
-	if !covered || exchangeOf(r.Context(), q.g) != nil {
+	switch {
+	case exchangeOf(r.Context(), q.g) != nil:
 		h.next.ServeHTTP(w, r)
+		return
+	case !covered:
+		q.unguarded(h.next, w, r)
 		return
 	}
 	var req dedup.Request

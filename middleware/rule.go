@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/holdfast-go/holdfast/internal/fault"
 	"github.com/holdfast-go/holdfast/internal/reqctx"
 	"github.com/holdfast-go/holdfast/internal/telemetry"
@@ -71,6 +73,21 @@ func (r *rule) mustBeSound(faults []error) {
 	}
 }
 
+// unguarded serves a request that the rule does not act on. If that was because its route is not there, and a middleware inside
+// has led it to one that is, it has run without the rule: that is told, since nothing else would.
+func (r *rule) unguarded(next http.Handler, w http.ResponseWriter, req *http.Request) {
+	next.ServeHTTP(w, req)
+	rctx := chi.RouteContext(req.Context())
+	if rctx == nil || req.Method == http.MethodHead || !r.acts(rctx.RouteMethod) {
+		return
+	}
+	if r.g.trees.of(rctx.Routes).has(rctx.RouteMethod, rctx.RoutePatterns) {
+		r.report(req.Context(), slog.LevelError, &r.g.quiet.passedBy, nil,
+			"holdfast: a request ran without the rule: a middleware inside of it has changed path or method; mount that outside", fault.Misuse,
+			slog.String("route", rctx.RouteMethod+" "+rctx.RoutePattern()))
+	}
+}
+
 // refuse answers a request that does not reach its handler, or whose handler has left nothing to answer with.
 func (r *rule) refuse(w http.ResponseWriter, req *http.Request, at *place, err error) {
 	if t := fault.TypeOf(err); t == fault.Misuse || t == fault.Internal {
@@ -99,7 +116,7 @@ func textOf(err error) string {
 }
 
 // quiet thins out what the rules report, each kind for itself.
-type quiet struct{ misuse, handedOver, unreadable telemetry.Quiet }
+type quiet struct{ misuse, passedBy, handedOver, unreadable telemetry.Quiet }
 
 // report logs for the operator, at most once a second for a rule and kind.
 func (r *rule) report(ctx context.Context, level slog.Level, kind *telemetry.Quiet, at *place, msg string, t fault.Type, attrs ...slog.Attr) {
