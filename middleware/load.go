@@ -17,7 +17,7 @@ import (
 //	  "lock":  {"keys": ["balance:{userID}"], "ttl": "30s", "wait": "2s", "on_busy": 429, "on_unavailable": "refuse"},
 //	  "dedup": {"scope": "{userID}", "key": "{header.Idempotency-Key|sf}", "ttl": "24h", "on_unavailable": {"pass": 50}}}}
 //
-// An error joins all faults, each with its line: fields that are not known or written twice, a route twice, values of
+// An error joins all faults, each with its line and route: fields that are not known or written twice, a route twice, values of
 // the wrong kind, durations without a unit. Whether the routes exist and the templates fit, [Guard.Apply] says.
 func LoadAnnotations(r io.Reader) (Annotations, error) {
 	data, err := io.ReadAll(r)
@@ -42,7 +42,9 @@ func LoadAnnotations(r io.Reader) (Annotations, error) {
 			return
 		}
 		seen[route] = key
+		l.route = key
 		all[key] = l.annotation(v)
+		l.route = ""
 	})
 	if err := errors.Join(l.faults...); err != nil {
 		return nil, err
@@ -53,6 +55,7 @@ func LoadAnnotations(r io.Reader) (Annotations, error) {
 // loader reads JSON and knows where it is. It is strict where encoding/json is not: names match exactly and once.
 type loader struct {
 	data   []byte
+	route  string // that is being read, as written; "" outside of all
 	faults []error
 }
 
@@ -64,7 +67,11 @@ type value struct {
 
 func (l *loader) fault(at int, text string) {
 	line := 1 + bytes.Count(l.data[:min(at, len(l.data))], []byte("\n"))
-	l.faults = append(l.faults, fmt.Errorf("middleware: annotations, line %d: %s", line, text))
+	where := fmt.Sprintf("line %d", line)
+	if l.route != "" {
+		where += ", " + l.route
+	}
+	l.faults = append(l.faults, fmt.Errorf("middleware: annotations, %s: %s", where, text))
 }
 
 // syntax returns what is wrong with the file as JSON.

@@ -45,7 +45,7 @@ func TestLoadAnnotations(t *testing.T) {
 	}
 }
 
-// Every fault has its line, and all are told at once.
+// Every fault has its line and route, and all are told at once.
 func TestLoadAnnotationsTellsTheLine(t *testing.T) {
 	tests := map[string]struct {
 		file string
@@ -55,24 +55,24 @@ func TestLoadAnnotationsTellsTheLine(t *testing.T) {
 		"cut off":               {"{\n\"POST /a\":", []string{"line 2: the file ends in the middle"}},
 		"something after it":    {"{}\n{}", []string{"line 2: something comes after the value"}},
 		"a list":                {"[]", []string{"line 1: the file is no object"}},
-		"unknown field":         {"{\"POST /a\": {\n\"lokc\": {}}}", []string{`line 2: "lokc" is not known in an annotation; write one of dedup, lock, name, request_id`}},
-		"another case":          {"{\"POST /a\": {\n\"Lock\": {}}}", []string{`line 2: "Lock" is not known`}},
-		"unknown field within":  {"{\"POST /a\": {\"lock\": {\n\"key\": \"x\"}}}", []string{`line 2: "key" is not known in lock; write one of keys, max_hold, on_busy`}},
-		"field twice":           {"{\"POST /a\": {\"name\": \"a\",\n\"name\": \"b\"}}", []string{`line 2: "name" is in an annotation twice`}},
+		"unknown field":         {"{\"POST /a\": {\n\"lokc\": {}}}", []string{`line 2, POST /a: "lokc" is not known in an annotation; write one of dedup, lock, name, request_id`}},
+		"another case":          {"{\"POST /a\": {\n\"Lock\": {}}}", []string{`line 2, POST /a: "Lock" is not known`}},
+		"unknown field within":  {"{\"POST /a\": {\"lock\": {\n\"key\": \"x\"}}}", []string{`line 2, POST /a: "key" is not known in lock; write one of keys, max_hold, on_busy`}},
+		"field twice":           {"{\"POST /a\": {\"name\": \"a\",\n\"name\": \"b\"}}", []string{`line 2, POST /a: "name" is in an annotation twice`}},
 		"route twice":           {"{\"POST /a\": {},\n\"POST /a\": {}}", []string{`line 2: "POST /a" is in the file twice`}},
 		"route twice, spelled":  {"{\"POST /a\": {},\n\"POST /a/\": {}}", []string{`line 2: "POST /a/" is there already, as "POST /a"`}},
 		"no route":              {"{\n\"/a\": {}}", []string{`line 2: "/a" is no route; write method and pattern`}},
 		"any method":            {"{\n\"* /a\": {}}", []string{`line 2: "*" is no method`}},
 		"lower case":            {"{\n\"post /a\": {}}", []string{`line 2: "post" is no method`}},
-		"duration as a number":  {"{\"POST /a\": {\"lock\": {\n\"ttl\": 30}}}", []string{`line 2: 30 is not allowed here; write a duration such as "30s"`}},
-		"duration without unit": {"{\"POST /a\": {\"lock\": {\n\"wait\": \"0\"}}}", []string{`line 2: "0" is not allowed here`}},
-		"negative duration":     {"{\"POST /a\": {\"lock\": {\n\"wait\": \"-1s\"}}}", []string{`line 2: "-1s" is not allowed here`}},
-		"pass without number":   {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": \"pass\"}}}", []string{`line 2: "pass" is not allowed here; write "refuse" or {"pass": n}`}},
-		"pass none":             {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": {\"pass\": 0}}}}", []string{"line 2: "}},
-		"pass and more":         {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": {\"pass\": 1, \"x\": 1}}}}", []string{"line 2: "}},
-		"null":                  {"{\"POST /a\": {\"lock\":\n null}}", []string{"line 2: lock is no object"}},
-		"null within":           {"{\"POST /a\": {\"lock\": {\"keys\":\n null}}}", []string{"line 2: null is not allowed here; write a list"}},
-		"all at once":           {"{\"a\": {},\n\"POST /a\": {\"x\": 1},\n\"POST /b\": {\"name\": 1}}", []string{"line 1:", "line 2:", "line 3:"}},
+		"duration as a number":  {"{\"POST /a\": {\"lock\": {\n\"ttl\": 30}}}", []string{`line 2, POST /a: 30 is not allowed here; write a duration such as "30s"`}},
+		"duration without unit": {"{\"POST /a\": {\"lock\": {\n\"wait\": \"0\"}}}", []string{`line 2, POST /a: "0" is not allowed here`}},
+		"negative duration":     {"{\"POST /a\": {\"lock\": {\n\"wait\": \"-1s\"}}}", []string{`line 2, POST /a: "-1s" is not allowed here`}},
+		"pass without number":   {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": \"pass\"}}}", []string{`line 2, POST /a: "pass" is not allowed here; write "refuse" or {"pass": n}`}},
+		"pass none":             {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": {\"pass\": 0}}}}", []string{"line 2, POST /a: "}},
+		"pass and more":         {"{\"POST /a\": {\"lock\": {\n\"on_unavailable\": {\"pass\": 1, \"x\": 1}}}}", []string{"line 2, POST /a: "}},
+		"null":                  {"{\"POST /a\": {\"lock\":\n null}}", []string{"line 2, POST /a: lock is no object"}},
+		"null within":           {"{\"POST /a\": {\"lock\": {\"keys\":\n null}}}", []string{"line 2, POST /a: null is not allowed here; write a list"}},
+		"all at once":           {"{\"a\": {},\n\"POST /a\": {\"x\": 1},\n\"POST /b\": {\"name\": 1}}", []string{"line 1:", "line 2, POST /a:", "line 3, POST /b:"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
