@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -23,8 +24,9 @@ type Plugin struct {
 	judge   judge
 	report  *report
 	sites   callSites
-	seed    maphash.Seed // of the questions that soldOut remembers
-	pool    sync.Pool    // of *operation
+	seed    maphash.Seed         // of the questions that soldOut remembers
+	age     func() time.Duration // of the plugin, by a clock that only goes forward
+	pool    sync.Pool            // of *operation
 
 	lastTagged [verbDelete + 1]atomic.Pointer[[]string] // clauses to build, of each verb
 }
@@ -33,7 +35,8 @@ var _ gorm.Plugin = (*Plugin)(nil)
 
 // New returns a plugin. Faults in the options come out of db.Use, all at once.
 func New(opts ...Option) *Plugin {
-	p := &Plugin{seed: maphash.MakeSeed()}
+	born := time.Now()
+	p := &Plugin{seed: maphash.MakeSeed(), age: func() time.Duration { return time.Since(born) }}
 	for _, opt := range opts {
 		if opt == nil {
 			p.faults = append(p.faults, errors.New("option is nil"))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync/atomic"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -14,28 +15,44 @@ import (
 // that is sold out costs one round trip instead of two. What is remembered decides only what is sent first, never the
 // answer: that is always read from the database, and whatever fits is written by the guarded statement as ever.
 //
+// It is remembered for soldOutFor after a write was refused, not after a read was: a proxy may send a read to a replica, and
+// one that lags must not refuse for longer than that what its source would sell.
+//
 // Fixed in size: two questions that share a slot forget each other.
 type soldOut struct {
-	ever  atomic.Bool        // a table that never refused costs its statements nothing
-	slots [256]atomic.Uint64 // fingerprint of a question, 0 for none
+	ever  atomic.Bool // a table that never refused costs its statements nothing
+	slots [256]soldOutSlot
 }
 
-func (s *soldOut) slot(question uint64) *atomic.Uint64 {
+type soldOutSlot struct {
+	question atomic.Uint64 // fingerprint, 0 for none, ^fingerprint for one that is about several rows
+	refused  atomic.Int64  // when a write was last refused, in nanoseconds of the plugin's life
+}
+
+// soldOutFor is how long a refusal is remembered.
+const soldOutFor = time.Second
+
+func (s *soldOut) slot(question uint64) *soldOutSlot {
 	return &s.slots[question%uint64(len(s.slots))]
 }
 
-func (s *soldOut) knows(question uint64) bool { return s.slot(question).Load() == question }
-func (s *soldOut) fitted(question uint64)     { s.slot(question).CompareAndSwap(question, 0) }
+func (s *soldOut) knows(question uint64, now time.Duration) bool {
+	slot := s.slot(question)
+	return slot.question.Load() == question && now-time.Duration(slot.refused.Load()) < soldOutFor
+}
 
-func (s *soldOut) refused(question uint64) {
+func (s *soldOut) fitted(question uint64) { s.slot(question).question.CompareAndSwap(question, 0) }
+
+func (s *soldOut) refused(question uint64, now time.Duration) {
 	s.ever.Store(true)
-	if slot := s.slot(question); slot.Load() != ^question {
-		slot.Store(question)
+	if slot := s.slot(question); slot.question.Load() != ^question {
+		slot.refused.Store(int64(now))
+		slot.question.Store(question)
 	}
 }
 
 // severalRows notes that a question is about more than one row, which one read cannot answer.
-func (s *soldOut) severalRows(question uint64) { s.slot(question).Store(^question) }
+func (s *soldOut) severalRows(question uint64) { s.slot(question).question.Store(^question) }
 
 // askFirst reads the row of a statement whose question was refused the last time. It reports whether the statement may go
 // on; else the refusal, with the numbers that were read, is its error.
@@ -53,7 +70,7 @@ func (o *operation) askFirst(db *gorm.DB) bool {
 		return true
 	}
 	question := o.fingerprint()
-	if question == 0 || !o.table.soldOut.knows(question) {
+	if question == 0 || !o.table.soldOut.knows(question, o.p.age()) {
 		return true
 	}
 	rows, err := o.look(db, false, 2)
@@ -79,7 +96,7 @@ func (o *operation) remember(refusal *Error) {
 		return
 	}
 	if question := o.fingerprint(); question != 0 {
-		o.table.soldOut.refused(question)
+		o.table.soldOut.refused(question, o.p.age())
 	}
 }
 

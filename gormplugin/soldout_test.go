@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gorm.io/gorm"
 )
@@ -47,11 +48,19 @@ func (v *verbsSent) sent() []string {
 	return verbs
 }
 
+// stopClock stops the clock of db's plugin, which the test then sets: what is remembered is remembered for a second of it.
+func stopClock(db *gorm.DB) (clock *time.Duration) {
+	clock = new(time.Duration)
+	db.Plugins[pluginName].(*Plugin).age = func() time.Duration { return *clock }
+	return clock
+}
+
 // A row that was sold out the last time is read before it is written: one round trip says no, with the numbers of now.
 func TestSoldOutRowIsRefusedInOneRoundTrip(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t, gorm.Config{SkipDefaultTransaction: true}, []any{&stocked{}}, WithRawSQL(Ignore))
 		item, other := newItem(t, db, 1, 10), newItem(t, db, 1, 10)
+		clock := stopClock(db)
 		pool := countSent(db)
 		take := func(tx *gorm.DB, id, n int64) error {
 			return tx.Model(&stocked{ID: id}).Update("stock", Sub(n)).Error
@@ -74,6 +83,11 @@ func TestSoldOutRowIsRefusedInOneRoundTrip(t *testing.T) {
 		}
 		refused("first", take(db, item.ID, 2), "1", "UPDATE", "SELECT")
 		refused("again", take(db, item.ID, 2), "1", "SELECT")
+		*clock += soldOutFor - 1
+		refused("just before a second has gone", take(db, item.ID, 2), "1", "SELECT")
+		*clock++ // what a read says extends nothing: it may be a replica's
+		refused("after a second", take(db, item.ID, 2), "1", "UPDATE", "SELECT")
+		refused("and again", take(db, item.ID, 2), "1", "SELECT")
 		written("less", take(db, item.ID, 1), "UPDATE")
 		refused("with other numbers", take(db, item.ID, 2), "0", "SELECT")
 		written("another row", take(db, other.ID, 1), "UPDATE")
@@ -170,6 +184,7 @@ func TestSoldOutRowIsReadFirstInTransactionsOfPostgresOnly(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t, gorm.Config{}, []any{&stocked{}}, WithRawSQL(Ignore))
 		item := newItem(t, db, 1, 10)
+		stopClock(db)
 		want, sent := []string{"UPDATE", "SELECT"}, []string(nil)
 		if d.name == dialectPostgres {
 			want = []string{"SELECT"}
