@@ -123,8 +123,8 @@ type Forced struct {
 // an operator may write Raised into the rows himself.
 //
 // Each call leaves one line in the log, at level warn, with the reason, which must say who does it and why and must not
-// be empty. ok is false if nobody holds the key. If it changes hands meanwhile, the new holder keeps it and the error
-// matches ErrBusy.
+// be empty. ok is false if nobody holds the key; with an empty [Prefix] also where something else than a lock of this
+// package lies under it. If it changes hands meanwhile, the new holder keeps it and the error matches ErrBusy.
 func (l *Locker) ForceRelease(ctx context.Context, key, reason string) (f Forced, ok bool, err error) {
 	if strings.TrimSpace(reason) == "" || len(reason) > 256 {
 		return Forced{}, false, invalid("ForceRelease needs a reason of 1 to 256 bytes for the log")
@@ -144,8 +144,11 @@ func (l *Locker) ForceRelease(ctx context.Context, key, reason string) (f Forced
 	if len(found) == 0 {
 		return Forced{}, false, nil
 	}
-	f.Holder, _ = l.holder(found[0])
-	f.Key, f.Left = key, found[0].Left
+	h, isLock := l.holder(found[0])
+	if !isLock && l.noPrefix {
+		return Forced{}, false, nil // a value of somebody else's: without a prefix it may be anything
+	}
+	f.Holder, f.Key, f.Left = h, key, found[0].Left
 	raised, s, err := b.Force(ctx, full[0], found[0].Token)
 	switch {
 	case err != nil:

@@ -180,3 +180,23 @@ func TestForceReleaseTakesOnlyTheHolderItSaw(t *testing.T) {
 		t.Errorf("force of nothing: %v, %v; want Missing", s, err)
 	}
 }
+
+// Without a prefix any value of the database has a name that a lock might have: none but a lock is taken away.
+func TestForceReleaseWithoutAPrefixTakesLocksOnly(t *testing.T) {
+	l, srv := mini(t, Prefix(""))
+	for key, ttl := range map[string]time.Duration{"user:1": 0, "session:1": time.Hour} {
+		check(t, srv.Set(key, "precious"))
+		srv.SetTTL(key, ttl)
+		if _, ok, err := l.ForceRelease(t.Context(), key, "test"); ok || err != nil {
+			t.Errorf("%s: %v, %v; want false, nil", key, ok, err)
+		}
+		if !srv.Exists(key) {
+			t.Errorf("%s is gone", key)
+		}
+	}
+	lease := must(t, l, keys("a"))
+	if _, ok, err := l.ForceRelease(t.Context(), "a", "test"); !ok || err != nil {
+		t.Errorf("a lock: %v, %v; want true, nil", ok, err)
+	}
+	_ = lease.Release(t.Context())
+}
