@@ -42,6 +42,16 @@
 // stranger locks out whom they like. Take what authentication has established, with [WithValue]. Host, Authorization,
 // Cookie and Proxy-Authorization are refused in a template for that reason.
 //
+// # Read what the key was made of
+//
+// A handler must act on the very value that the key was made of. [http.Request.FormValue] takes that of a form body before
+// that of the query: beside {query.name} read r.URL.Query(). A handler that decodes by Content-Type, with go-chi/render
+// for example, can be sent one body that is JSON here and a form there: beside {body.path} let nothing but JSON through
+// to it, with chi's AllowContentType("application/json").
+//
+// Keys are compared byte by byte. Where the collation of a column takes "abc" and "ABC" for one row, as MySQL's default
+// does, take the key from a number or a UUID, or register a value that has one spelling.
+//
 // # Bodies
 //
 // A template with {body.path} reads the body, at most 64 KiB of it, and puts it back byte for byte, so that the handler
