@@ -46,6 +46,7 @@ const (
 
 	minLockTTL = 10 * time.Millisecond
 	maxLockTTL = 5 * time.Minute
+	maxLockKey = 1024 // bytes
 )
 
 // compile makes the rule and returns all that is wrong with it.
@@ -168,6 +169,11 @@ func (l *lockRule) render(r *http.Request) ([]string, error) {
 		var err error
 		if keys, err = t.AppendKeys(keys, r); err != nil {
 			return nil, err
+		}
+	}
+	for _, key := range keys {
+		if len(key) > maxLockKey {
+			return nil, &refusal{sentinel: lockkey.ErrInvalid, text: "a key is too long", detail: "Values of the request are too long together."}
 		}
 	}
 	return keys, nil

@@ -507,3 +507,14 @@ func TestClose(t *testing.T) {
 func slogTo(l *logBook) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
+
+// Values that are each within their limit and together make no key are the client's fault.
+func TestValuesThatAreTooLongTogether(t *testing.T) {
+	s := miniShop(t)
+	s.With(s.guard.Lock("x:{header.A}:{header.B}:{header.C}")).Post("/", nothing)
+	long := strings.Repeat("/", 128)
+	got := s.do(call{path: "/", header: http.Header{"A": {long}, "B": {long}, "C": {long}}})
+	if got.status != http.StatusBadRequest || got.code() != "invalid" || strings.Contains(got.body, "//") {
+		t.Errorf("%d %s, want 400 invalid, without the values", got.status, got.body)
+	}
+}
