@@ -184,7 +184,11 @@ func (o *operation) look(db *gorm.DB, withKeys bool, limit int) ([]foundRow, err
 	begin := time.Now()
 	found, err := o.readFindings(sub, keys)
 	db.Logger.Trace(stmt.Context, begin, func() (string, int64) {
-		return db.Explain(sub.SQL.String(), sub.Vars...), int64(len(found))
+		sql, vars := sub.SQL.String(), sub.Vars
+		if f, ok := db.Logger.(gorm.ParamsFilter); ok { // the log is to have no values
+			sql, vars = f.ParamsFilter(stmt.Context, sql, vars...)
+		}
+		return db.Explain(sql, vars...), int64(len(found))
 	}, err)
 	return found, err
 }

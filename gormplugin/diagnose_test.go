@@ -1,11 +1,15 @@
 package gormplugin
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log"
+	"strings"
 	"testing"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 )
 
 // between runs fn after an update was sent and before it is looked into.
@@ -84,4 +88,19 @@ func TestOrderOfAnswers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A logger that is to hide values hides those of the SELECT that finds out why a statement hit nothing, too.
+func TestLogOfWhyHidesValues(t *testing.T) {
+	var out bytes.Buffer
+	config := logger.Config{LogLevel: logger.Info, ParameterizedQueries: true}
+	db := newDatabase(t, dialectSQLite).open(t, gorm.Config{Logger: logger.New(log.New(&out, "", 0), config)}, []any{&stocked{}})
+	item := newItem(t, db, 1, 10)
+	out.Reset()
+	if err := db.Model(&item).Where("title = ?", "mug").Update("stock", Sub(2)).Error; !errors.Is(err, ErrInsufficient) {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "SELECT 1") || strings.Contains(text, "mug") {
+		t.Errorf("the log has a value, or no SELECT:\n%s", text)
+	}
 }

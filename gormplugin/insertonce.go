@@ -30,7 +30,7 @@ const onceAttempts = 3
 //
 //   - [ErrDuplicate], with what [WithUnique] maps the index to: another row, not this request's, has the same key.
 //   - [ErrConflict]: the row in the way came and went; or a deadlock or the like.
-//   - [ErrInvalid]: row is no such model, or there is no request id.
+//   - [ErrInvalid]: row is no such model, there is no request id, or tx carries an ON CONFLICT.
 //   - others as any insert has them.
 func InsertOnce(tx *gorm.DB, row any) (inserted bool, err error) {
 	o, err := newOnce(tx, row)
@@ -100,6 +100,9 @@ func onceOf(p *Plugin, tx *gorm.DB, request *schema.Field, row reflect.Value) *o
 
 // requestField returns the field of a model that holds the request id, one row for each.
 func (p *Plugin) requestField(tx *gorm.DB, model any) (*schema.Field, error) {
+	if _, given := tx.Statement.Clauses["ON CONFLICT"]; given {
+		return nil, fail(ErrInvalid, "clause", "an ON CONFLICT of your own could write over another request's row")
+	}
 	stmt := &gorm.Statement{DB: tx.Session(&gorm.Session{NewDB: true})}
 	if err := stmt.Parse(model); err != nil {
 		return nil, &Error{sentinel: ErrInvalid, reason: "model", cause: err}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
 var (
@@ -236,11 +237,14 @@ func TestInsertOnceRefusesWhatItCannotDo(t *testing.T) {
 	db := newDatabase(t, dialectSQLite).shop(t, gorm.Config{})
 	bare := newDatabase(t, dialectSQLite).bare(t, gorm.Config{})
 	for name, try := range map[string]func() (bool, error){
-		"no plugin":       func() (bool, error) { return InsertOnce(bare, &shopOrder{RequestID: "r"}) },
-		"by value":        func() (bool, error) { return InsertOnce(db, shopOrder{RequestID: "r"}) },
-		"nil":             func() (bool, error) { return InsertOnce(db, (*shopOrder)(nil)) },
-		"slice":           func() (bool, error) { return InsertOnce(db, &[]shopOrder{{RequestID: "r"}}) },
-		"no request":      func() (bool, error) { return InsertOnce(db, &shopItem{ID: 5}) },
+		"no plugin":  func() (bool, error) { return InsertOnce(bare, &shopOrder{RequestID: "r"}) },
+		"by value":   func() (bool, error) { return InsertOnce(db, shopOrder{RequestID: "r"}) },
+		"nil":        func() (bool, error) { return InsertOnce(db, (*shopOrder)(nil)) },
+		"slice":      func() (bool, error) { return InsertOnce(db, &[]shopOrder{{RequestID: "r"}}) },
+		"no request": func() (bool, error) { return InsertOnce(db, &shopItem{ID: 5}) },
+		"on conflict": func() (bool, error) {
+			return InsertOnce(db.Clauses(clause.OnConflict{UpdateAll: true}), &shopOrder{RequestID: "r"})
+		},
 		"context is over": func() (bool, error) { return InsertOnce(db.WithContext(cancelled()), &shopOrder{RequestID: "r"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
