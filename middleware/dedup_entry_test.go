@@ -12,6 +12,7 @@ import (
 	chimiddleware "github.com/go-chi/chi/v5/middleware"
 
 	"github.com/holdfast-go/holdfast/dedup"
+	"github.com/holdfast-go/holdfast/internal/keyesc"
 )
 
 // counter is a handler that counts its runs.
@@ -338,5 +339,23 @@ func TestNewTellsAllFaults(t *testing.T) {
 	}
 	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "nil") {
 		t.Errorf("no client: %v", err)
+	}
+}
+
+// Different keys are different requests: also a long key, which is hashed, and the hash of it, typed.
+func TestDifferentKeysStayDifferent(t *testing.T) {
+	i := identity{bare: true}
+	seen := map[string]string{}
+	long := string(keyesc.Append(nil, strings.Repeat("a", 200)))
+	values := []string{strings.Repeat("a", 200), long, string(keyesc.Append(nil, long)), "%253D" + long[1:], "%", "=", "%3D", "%25", ":", "%3A", "a b", "a%20b"}
+	for _, value := range values {
+		key := i.plain(string(keyesc.Append(nil, value)))
+		if other, ok := seen[key]; ok {
+			t.Errorf("%q and %q are one key, %q", other, value, key)
+		}
+		seen[key] = value
+	}
+	if got := i.plain(string(keyesc.Append(nil, "order:1 a=b%"))); got != "order:1 a=b%" {
+		t.Errorf("an ordinary key is %q", got)
 	}
 }

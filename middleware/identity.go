@@ -71,9 +71,10 @@ func (i *identity) of(r *http.Request, at *place) (dedup.Request, error) {
 }
 
 // plain returns the client's own value of a rendered key, so that whoever has only that finds its hash in the logs. A
-// key of several parts, and one so long that it is a hash already, stay as they are rendered.
+// key of several parts, and one so long that it is a hash already, "=" in front, stay as they are rendered; and so do
+// values that begin as such a hash or as a rendered one, so that different keys stay different.
 func (i *identity) plain(key string) string {
-	if !i.bare || strings.HasPrefix(key, "=") {
+	if !i.bare || strings.HasPrefix(key, "=") || strings.HasPrefix(key, "%3D") || strings.HasPrefix(key, "%25") {
 		return key
 	}
 	if value, err := url.PathUnescape(key); err == nil {
