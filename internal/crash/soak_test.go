@@ -18,8 +18,9 @@ import (
 	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
-// Many requests through the whole way, while everything breaks at random: afterwards nothing is oversold, nothing doubled,
-// nothing lost, nothing unsold that could have been sold; every key has a TTL and nothing is left to be done.
+// C22: many requests through the whole way, deduct with limit and request record, stream, landing, payment, while
+// everything breaks at random: afterwards nothing is oversold, nothing doubled, nothing lost, nothing unsold that could have
+// been sold; every key has a TTL and nothing is left to be done.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t, int64(*soakFor), seed(t))
