@@ -98,6 +98,9 @@ func (p *Plugin) verifyChange(db *gorm.DB) {
 		return
 	}
 	o.restoreStatement()
+	if db.Error == nil && db.Statement.SQL.Len() == 0 && o.leftOut(nil) {
+		return
+	}
 	if db.Error == nil && db.Statement.SQL.Len() == 0 && (len(o.from) > 0 || o.hasVersion || o.expect > 0) {
 		o.insist(fail(ErrInvalid, "empty", "the update sets no column, so nothing was sent and its conditions were not asked"))
 	}

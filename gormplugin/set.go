@@ -31,6 +31,9 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 	o.changes = makeRoom(o.changes, len(o.table.stock))
 	o.checks = makeRoom(o.checks, len(o.table.stock)+len(o.from)+3)
 
+	if o.leftOut(set) {
+		return c, false
+	}
 	out := make(clause.Set, 0, len(set)+o.table.ownColumns())
 	commutes := true
 	var others []string
@@ -71,6 +74,33 @@ func (o *operation) buildSet(c clause.Clause, stmt *gorm.Statement) (clause.Clau
 	}
 	c.Expression = out
 	return c, true
+}
+
+// leftOut refuses a statement that was given a Sub or Add which is not in its SET: a Select or an Omit that the handle carries
+// takes it out, and then nothing would be taken and no error say so.
+func (o *operation) leftOut(set clause.Set) bool {
+	given, ok := o.stmt.Dest.(map[string]any)
+	if p, isPointer := o.stmt.Dest.(*map[string]any); isPointer && p != nil {
+		given, ok = *p, true
+	}
+	if !ok {
+		return false
+	}
+	n := 0
+	for _, v := range given {
+		if _, ok := v.(Delta); ok {
+			n++
+		}
+	}
+	for _, a := range set {
+		if _, ok := a.Value.(Delta); ok {
+			n--
+		}
+	}
+	if n > 0 {
+		o.insist(fail(ErrInvalid, "left_out", "Select or Omit leaves out the column that Sub or Add was for"))
+	}
+	return n > 0
 }
 
 // assign judges an assignment to a guarded column. It returns what is sent instead, nothing for a column that is left out,

@@ -172,7 +172,7 @@ func (t *taking) run(tx *gorm.DB, wantLeft bool) (left int64, err error) {
 	if err := t.raiseVersion(tx); err != nil || !wantLeft {
 		return 0, err
 	}
-	if mysql {
+	if mysql && !db.DryRun {
 		return result.Result.LastInsertId()
 	}
 	f := t.schema.LookUpField(t.column.name)

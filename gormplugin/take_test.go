@@ -170,6 +170,35 @@ func TestKeysAreOrderedAsWhatTheyAre(t *testing.T) {
 	}
 }
 
+// A handle that leaves the column out takes nothing, and must not say that it took.
+func TestSubThatIsLeftOutIsNoSuccess(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t, gorm.Config{}, []any{&stocked{}})
+		item := newItem(t, db, 5, 10)
+		for name, err := range map[string]error{
+			"omit":    db.Omit("Stock").Model(&item).Update("stock", Sub(1)).Error,
+			"select":  db.Select("title").Model(&item).Updates(map[string]any{"title": "cup", "stock": Sub(1)}).Error,
+			"columns": db.Select("title").Model(&item).UpdateColumns(map[string]any{"stock": Sub(1)}).Error,
+			"pointer": db.Omit("stock").Model(&item).Updates(&map[string]any{"stock": Sub(1)}).Error,
+			"Take":    func() error { _, err := Take(db.Omit("stock"), &item, 1); return err }(),
+			"TakeAll": db.Transaction(func(tx *gorm.DB) error {
+				return TakeAll(tx.Select("title"), Line{&item, 1})
+			}),
+		} {
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("%s: %v, want ErrInvalid", name, err)
+			}
+		}
+		if left, err := Take(db.Session(&gorm.Session{DryRun: true}), &item, 1); left != 0 || err != nil {
+			t.Errorf("a dry run: %d, %v", left, err)
+		}
+		var now stocked
+		if err := db.Take(&now, item.ID).Error; err != nil || now.Stock != 5 || now.Title != "mug" {
+			t.Errorf("%+v, %v; want it untouched", now, err)
+		}
+	})
+}
+
 // elsewhere has its table in a schema, and no marks.
 type elsewhere struct{ ID int64 }
 
