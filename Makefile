@@ -10,6 +10,9 @@ PARALLEL      ?= 2
 # Modules of their own, for what only they need: each folder below that has a go.mod.
 NESTED        := $(patsubst %/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './.*')))
 
+# Packages whose tests count allocations: not with the race detector, which allocates too.
+COUNTED        = ./dedup ./gormplugin ./lock ./lockkey ./middleware
+
 # nested runs a command in each of them, until one fails.
 nested         = @set -e; for module in $(NESTED); do echo "$$module: $(1)"; (cd $$module && $(1)); done
 
@@ -18,6 +21,7 @@ nested         = @set -e; for module in $(NESTED); do echo "$$module: $(1)"; (cd
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
 	HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...
+	HOLDFAST_REAL=require $(GO) test -run Alloc $(COUNTED)
 	$(call nested,HOLDFAST_REAL=require $(GO) test -race -shuffle=on -p $(PARALLEL) -timeout 15m ./...)
 	@if [ -n "$$HOLDFAST_MYSQL_DSN" ]; then $(MAKE) --no-print-directory test-mysql; else \
 	  echo "not run, for want of a MySQL 8 server (make test-mysql):"; \

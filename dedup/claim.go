@@ -33,7 +33,7 @@ type Claim struct {
 
 	mu       sync.Mutex
 	flight   *flight
-	renewal  *renew.Entry
+	renewal  renew.Entry
 	renewing bool
 	leaseEnd time.Time               // by the local clock, not later than by the store's
 	cancel   context.CancelCauseFunc // of all contexts given out
@@ -65,7 +65,7 @@ func (c *Claim) start(due time.Time) {
 	c.d.flights.run(c.flight, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.renewal = c.d.renewal.Add(due, c.due)
+	c.d.renewal.Start(&c.renewal, due, (*renewable)(c))
 }
 
 // Bypassed reports whether the request runs without a record, because the store is away and Request.Bypass allowed it.
@@ -179,7 +179,7 @@ func (c *Claim) end(ctx context.Context, how func(ctx context.Context) (stored s
 func (c *Claim) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.d.renewal.Remove(c.renewal)
+	c.d.renewal.Remove(&c.renewal)
 	c.over = true
 	if c.cancel != nil {
 		c.cancel(context.Canceled)

@@ -48,9 +48,9 @@ func TestAllocations(t *testing.T) {
 		run     func()
 		ceiling float64
 	}{
-		"first, engine alone":  {do(engineOn(t, instant{dedup.VerdictRun}, quiet), buy("k")), 29},
+		"first, engine alone":  {do(engineOn(t, instant{dedup.VerdictRun}, quiet), buy("k")), 28},
 		"replay, engine alone": {do(engineOn(t, instant{dedup.VerdictReplay}, quiet), buy("k")), 11},
-		"first, over Redis":    {func() { do(onRedis, buy(<-keys))() }, 68},
+		"first, over Redis":    {func() { do(onRedis, buy(<-keys))() }, 60},
 		"replay, over Redis":   {do(onRedis, buy("replay")), 33},
 		"record id":            {func() { _ = buy("k").ID() }, 1},
 	} {

@@ -6,6 +6,12 @@ import (
 	"time"
 )
 
+// renewable is a claim as the scheduler sees it.
+type renewable Claim
+
+// Due implements renew.Task.
+func (r *renewable) Due(now time.Time) time.Time { return (*Claim)(r).due(now) }
+
 // due is called by the scheduler when the claim wants its next renewal, or has run for too long.
 func (c *Claim) due(now time.Time) (next time.Time) {
 	cfg := c.d.cfg
@@ -46,7 +52,7 @@ func (c *Claim) renew(sent time.Time) {
 	if err == nil {
 		c.leaseEnd = sent.Add(d.cfg.lease)
 	} else if !over && c.lost == nil {
-		d.renewal.Reset(c.renewal, time.Now().Add(d.cfg.lease/15))
+		d.renewal.Reset(&c.renewal, time.Now().Add(d.cfg.lease/15))
 	}
 	c.mu.Unlock()
 	if err != nil && !over {
