@@ -144,11 +144,13 @@ func (s *soak) settle() {
 		s.age()
 	}
 	const most = 3 * time.Minute
-	settled := func(what string) {
+	left := func() int64 { return s.backlog() + s.rdb.ZCard(s.ctx, s.setup.Prefix+"stock:deadlines").Val() }
+	settled := func(what string) { // however much is left, it becomes less
 		s.Helper()
-		testserver.Eventually(s, most, func() bool {
-			return s.backlog() == 0 && s.rdb.ZCard(s.ctx, s.setup.Prefix+"stock:deadlines").Val() == 0
-		}, what)
+		for n := left(); n > 0; {
+			before := n
+			testserver.Eventually(s, most, func() bool { n = left(); return n < before }, fmt.Sprintf("%s: %d are left", what, before))
+		}
 	}
 	settled("every order has landed, and every hold has ended")
 	s.again(1000)
