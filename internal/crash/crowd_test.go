@@ -18,7 +18,8 @@ type crowd struct {
 	addrs func() string // a shop to ask
 	users int64
 	items []int64
-	most  int64 // requests for orders
+	most  int64  // requests for orders
+	asked func() // called when all of them have been made; may be called again
 
 	mu    sync.Mutex
 	dice  *rand.Rand
@@ -85,6 +86,7 @@ func (c *crowd) next() (j job, wait time.Duration, over bool) {
 		}
 		return j, 0, false
 	}
+	c.asked()
 	if len(c.later) == 0 && c.busy == 0 {
 		return job{}, 0, true
 	}

@@ -88,20 +88,35 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 	return s
 }
 
-// run is the sale: the crowd, with trouble until it has all its answers.
+// run is the sale: the crowd, with trouble until it has asked for all it wants. Those who have no final answer by then
+// get one while all is quiet.
 func (s *soak) run() {
 	s.Helper()
 	s.began = time.Now()
 	ctx, over := context.WithCancel(s.ctx)
+	defer over()
+	trouble, quiet := context.WithCancel(ctx)
+	defer quiet()
+	s.crowd.asked = quiet
+	done := make(chan struct{})
 	go func() {
-		defer over()
+		defer close(done)
 		s.crowd.run(ctx, clients)
 	}()
 	go s.sample(ctx)
-	s.chaos.run(ctx)
-	s.took = time.Since(s.began)
+	s.chaos.run(trouble)
 	s.toRedis.Heal(s)
 	s.toSQL.Heal(s)
+	const most = 3 * time.Minute
+	testserver.Eventually(s, most, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, "every client has a final answer")
+	s.took = time.Since(s.began)
 }
 
 // sample looks all the time at keys of Redis: each must have a TTL.
