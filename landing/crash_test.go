@@ -176,6 +176,36 @@ func TestOrderThatKillsWorkers(t *testing.T) {
 	s.want(9, 8, 0)
 }
 
+// A connection that stays open and never answers does not hold the worker or the sweeper for ever: the transaction ends
+// after a while, and is tried again on another one.
+func TestConnectionThatNeverAnswers(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{"inserting": "INSERT", "at the end": "COMMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := testserver.Postgres(t)
+			proxy := faultproxy.Postgres(t, d.Addr)
+			s := newShopAt(t, onPostgres, d.Via(proxy.Addr()), withHold())
+			s.lander.pace.transact = time.Second
+			s.buy(1)
+			rule := proxy.On(faultproxy.Named(statement), faultproxy.HangRequest())
+			s.work()
+			rule.Wait(t)
+			s.want(9, 9, 0)
+			if statement == "COMMIT" { // the sweeper sends no INSERT
+				s.due()
+				rule = proxy.On(faultproxy.Named(statement), faultproxy.HangRequest())
+				testserver.Eventually(t, time.Minute, func() bool {
+					n, err := s.lander.Sweeper().Sweep(t.Context())
+					return n == 1 && err == nil
+				}, "the hold is swept after the connection that hangs")
+				rule.Wait(t)
+				s.want(10, 10, 0)
+			}
+		})
+	}
+}
+
 // A COMMIT whose reply is lost: the rows tell whether the orders have landed, and they land once. The handler's rows too.
 func TestLostCommitReply(t *testing.T) {
 	t.Parallel()

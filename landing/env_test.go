@@ -150,7 +150,7 @@ func (s *shop) newLander(opts ...Option) *Lander[seckillOrder, itemStock] {
 func fast(e *engine) {
 	e.pace = pace{
 		gather: 5 * time.Millisecond, claimAfter: 300 * time.Millisecond, idleMost: 10 * time.Millisecond,
-		retryFirst: 5 * time.Millisecond, awayMost: 100 * time.Millisecond, sweep: 20 * time.Millisecond,
+		retryFirst: 5 * time.Millisecond, awayMost: 100 * time.Millisecond, sweep: 20 * time.Millisecond, transact: time.Minute,
 	}
 }
 

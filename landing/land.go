@@ -38,7 +38,7 @@ func (e *engine) transact(ctx context.Context, ms []*message) (fates []fate, err
 		}
 	}()
 	ours := make([]bool, len(ms)) // inserted by an attempt of this call whose COMMIT got no reply
-	err = gormplugin.Retry(ctx, e.db, func(tx *gorm.DB) error {
+	err = e.transaction(ctx, func(tx *gorm.DB) error {
 		fates = make([]fate, len(ms))
 		return e.landIn(tx, ms, fates, ours)
 	})
@@ -186,7 +186,7 @@ func (e *engine) takeUnits(tx *gorm.DB, ms []*message, landed []int) error {
 
 // refuse keeps an order as a closed row, in a transaction of its own.
 func (e *engine) refuse(ctx context.Context, entry *stock.Entry, why stock.Reason, outcome string) (f fate, err error) {
-	err = gormplugin.Retry(ctx, e.db, func(tx *gorm.DB) error {
+	err = e.transaction(ctx, func(tx *gorm.DB) error {
 		row, err := e.closedRow(entry, why)
 		if err != nil {
 			return err

@@ -43,13 +43,14 @@ type pace struct {
 	retryFirst time.Duration // first pause before an entry that failed is tried again; each further one is fourfold
 	awayMost   time.Duration // longest pause while SQL or Redis is away
 	sweep      time.Duration // between two rounds of the sweeper
+	transact   time.Duration // how long one transaction may take
 }
 
 // usualPace polls rather than blocks: a blocking read would keep a connection of the service's pool for each stream.
 func usualPace() pace {
 	return pace{
 		gather: 20 * time.Millisecond, claimAfter: 30 * time.Second, idleMost: 100 * time.Millisecond,
-		retryFirst: 250 * time.Millisecond, awayMost: 5 * time.Second, sweep: time.Second,
+		retryFirst: 250 * time.Millisecond, awayMost: 5 * time.Second, sweep: time.Second, transact: 30 * time.Second,
 	}
 }
 

@@ -13,6 +13,14 @@ import (
 	"github.com/holdfast-go/holdfast/stock"
 )
 
+// transaction runs fn in a transaction of its own, which ends after a while: a connection that never answers must not hold
+// what waits behind it for ever. The error is then one after which the same can be tried again.
+func (e *engine) transaction(ctx context.Context, fn func(tx *gorm.DB) error) error {
+	ctx, cancel := context.WithTimeout(ctx, e.pace.transact)
+	defer cancel()
+	return gormplugin.Retry(ctx, e.db, fn)
+}
+
 // row makes the row of an accepted order.
 func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
 	defer func() {

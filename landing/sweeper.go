@@ -6,7 +6,6 @@ import (
 
 	"gorm.io/gorm"
 
-	"github.com/holdfast-go/holdfast/gormplugin"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -102,7 +101,7 @@ func (s *Sweeper) decide(ctx context.Context, h *stock.Hold) (f fate, err error)
 
 // closeUnpaid closes an unpaid order and puts its units back on the item's row. A fate of zero says that there is no row.
 func (s *Sweeper) closeUnpaid(ctx context.Context, h *stock.Hold) (f fate, err error) {
-	err = gormplugin.Retry(ctx, s.e.db, func(tx *gorm.DB) error {
+	err = s.e.transaction(ctx, func(tx *gorm.DB) error {
 		f = fate{}
 		row, found, err := s.e.find(tx, s.e.orders.request, h.RequestID)
 		if err != nil || !found {
