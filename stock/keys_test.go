@@ -114,7 +114,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add("a/1", "a")
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if len(a) > maxID || len(b) > maxID {
-			t.Skip()
+			return
 		}
 		k := keyspace{parts: 4}
 		for name, key := range map[string]func(string) string{
@@ -143,7 +143,7 @@ func FuzzFingerprint(f *testing.F) {
 	f.Add("a:b", "%", "{", "\x00\xff", int64(maxUnits))
 	f.Fuzz(func(t *testing.T, item, variant, activity, user string, units int64) {
 		if max(len(item), len(variant), len(activity), len(user)) > maxID || units < 1 {
-			t.Skip()
+			return
 		}
 		want := line{item: item, variant: variant, activity: activity, user: user, units: units}
 		want.what = want.fingerprint()
