@@ -5,6 +5,10 @@ LINT_VERSION  := v2.12.2
 VULN_VERSION  := v1.1.4
 GOLANGCI      := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 FUZZTIME      ?= 30s
+# How many requests make soak sends; what make soak and make crash throw their dice with, 0 for another seed each time.
+SOAK          ?= 1000000
+SEED          ?= 0
+SEEDS         ?= 0
 # Packages that start several servers each; more than two at once on two cores only slows all of them down.
 PARALLEL      ?= 2
 # Modules of their own, for what only they need: each folder below that has a go.mod.
@@ -16,7 +20,7 @@ COUNTED        = ./dedup ./gormplugin ./lock ./lockkey ./middleware
 # nested runs a command in each of them, until one fails.
 nested         = @set -e; for module in $(NESTED); do echo "$$module: $(1)"; (cd $$module && $(1)); done
 
-.PHONY: test test-mysql test-fast test-newest servers fmt lint tidy fuzz golden bench examples ci
+.PHONY: test test-mysql test-fast test-newest servers fmt lint tidy fuzz crash soak golden bench examples ci
 
 ## test: install the servers that are missing, then run everything against private ones; nothing is skipped
 test: servers
