@@ -201,10 +201,6 @@ func column(f *schema.Field) clause.Column {
 	return clause.Column{Table: clause.CurrentTable, Name: f.DBName}
 }
 
-func in(f *schema.Field, values []any) clause.Expression {
-	return clause.IN{Column: column(f), Values: values}
-}
-
 func primary(s *schema.Schema) clause.OrderBy {
 	var by clause.OrderBy
 	for _, f := range s.PrimaryFields {

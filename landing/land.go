@@ -19,6 +19,9 @@ type fate struct {
 	fault   error        // nobody has named the index that is in the way: a dead letter
 }
 
+// decided reports whether something is to be done in Redis.
+func (f fate) decided() bool { return f.confirm || f.release != "" }
+
 // takeError is the item's refusal.
 type takeError struct{ error }
 
@@ -78,7 +81,7 @@ func (e *engine) landIn(tx *gorm.DB, ms []*message, fates []fate, ours []bool) e
 			fates[i] = fate{outcome: outcomeDeadLetter, fault: err}
 		}
 	}
-	if err := e.keepClosed(tx, ms, over, fates); err != nil {
+	if err := e.keepClosed(tx, entriesOf(ms), over, fates, stock.LimitReached, outcomeLimitReached); err != nil {
 		return err
 	}
 	if err := e.takeUnits(tx, ms, landed); err != nil {
@@ -120,15 +123,15 @@ func fateOf(entry *stock.Entry, row orderRow) fate {
 	return f
 }
 
-// keepClosed inserts the rows of orders over their user's limit as closed: a late copy finds them.
-func (e *engine) keepClosed(tx *gorm.DB, ms []*message, over []int, fates []fate) error {
-	if len(over) == 0 {
+// keepClosed inserts the rows of some orders as closed, for they are refused: a late copy finds them.
+func (e *engine) keepClosed(tx *gorm.DB, entries []*stock.Entry, some []int, fates []fate, why stock.Reason, outcome string) error {
+	if len(some) == 0 {
 		return nil
 	}
-	rows := make([]orderRow, len(over))
-	for n, i := range over {
+	rows := make([]orderRow, len(some))
+	for n, i := range some {
 		var err error
-		if rows[n], err = e.closedRow(&ms[i].entry, stock.LimitReached); err != nil {
+		if rows[n], err = e.closedRow(entries[i], why); err != nil {
 			return err
 		}
 	}
@@ -136,10 +139,18 @@ func (e *engine) keepClosed(tx *gorm.DB, ms []*message, over []int, fates []fate
 	if err != nil {
 		return err
 	}
-	for n, i := range over {
-		fates[i] = kept(&ms[i].entry, rows[n], each[n], stock.LimitReached, outcomeLimitReached)
+	for n, i := range some {
+		fates[i] = kept(entries[i], rows[n], each[n], why, outcome)
 	}
 	return nil
+}
+
+func entriesOf(ms []*message) []*stock.Entry {
+	entries := make([]*stock.Entry, len(ms))
+	for i, m := range ms {
+		entries[i] = &m.entry
+	}
+	return entries
 }
 
 // kept is the fate of an order that was to be kept as a closed row.
@@ -185,20 +196,12 @@ func (e *engine) takeUnits(tx *gorm.DB, ms []*message, landed []int) error {
 }
 
 // refuse keeps an order as a closed row, in a transaction of its own.
-func (e *engine) refuse(ctx context.Context, entry *stock.Entry, why stock.Reason, outcome string) (f fate, err error) {
-	err = e.transaction(ctx, func(tx *gorm.DB) error {
-		row, err := e.closedRow(entry, why)
-		if err != nil {
-			return err
-		}
-		each, err := gormplugin.InsertBatch(tx, e.slice([]orderRow{row}))
-		if err != nil {
-			return err
-		}
-		f = kept(entry, row, each[0], why, outcome)
-		return nil
+func (e *engine) refuse(ctx context.Context, entry *stock.Entry, why stock.Reason, outcome string) (fate, error) {
+	fates := make([]fate, 1)
+	err := e.transaction(ctx, func(tx *gorm.DB) error {
+		return e.keepClosed(tx, []*stock.Entry{entry}, []int{0}, fates, why, outcome)
 	})
-	return f, err
+	return fates[0], err
 }
 
 // slice makes the []*Order that gorm wants.

@@ -39,13 +39,13 @@ func (l *Lander[Order, Item]) Close(ctx context.Context, orderNo string, why sto
 
 func (e *engine) pay(ctx context.Context, orderNo string, with []func(tx *gorm.DB) error) error {
 	row, err := e.decide(ctx, orderNo, func(tx *gorm.DB, row orderRow) (bool, error) {
-		moved, err := e.move(tx, e.orders.number, orderNo, e.orders.paid, "")
+		moved, err := e.move(tx, e.orders.number, []string{orderNo}, e.orders.paid, "")
 		for _, fn := range with {
-			if err == nil && moved && fn != nil {
+			if err == nil && moved > 0 && fn != nil {
 				err = fn(tx)
 			}
 		}
-		return moved, err
+		return moved > 0, err
 	})
 	if err == nil || errors.Is(err, ErrAlreadyPaid) && row.state() == statePaid { // with may fail in the same words
 		e.endRow(ctx, row, fate{confirm: true})
@@ -61,11 +61,11 @@ func (e *engine) close(ctx context.Context, orderNo string, why stock.Reason) er
 		return fail(ErrInvalid, "the reason must be one of package stock's whose units go back on sale")
 	}
 	row, err := e.decide(ctx, orderNo, func(tx *gorm.DB, row orderRow) (bool, error) {
-		moved, err := e.move(tx, e.orders.number, orderNo, e.orders.closed, why)
-		if err == nil && moved {
-			err = e.giveBack(tx, row.item(), row.units())
+		moved, err := e.move(tx, e.orders.number, []string{orderNo}, e.orders.closed, why)
+		if err == nil && moved > 0 {
+			err = e.giveBack(tx, map[string]int64{row.item(): row.units()})
 		}
-		return moved, err
+		return moved > 0, err
 	})
 	switch {
 	case err == nil:

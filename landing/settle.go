@@ -14,20 +14,7 @@ const mostEnds = 64
 // settle does in Redis what SQL has decided, and takes the entries off the stream. What cannot be done now is done when the
 // entry is tried again: the row tells then.
 func (l *lane) settle(ctx context.Context, span *batchSpan, ms []*message, fates []fate) {
-	faults := make([]error, len(ms))
-	var ends sync.WaitGroup
-	room := make(chan struct{}, mostEnds)
-	for i := range ms {
-		if fates[i].release == "" && !fates[i].confirm {
-			continue
-		}
-		room <- struct{}{}
-		ends.Go(func() {
-			defer func() { <-room }()
-			faults[i] = l.e.end(ctx, &ms[i].entry, fates[i])
-		})
-	}
-	ends.Wait()
+	faults := l.e.endAll(ctx, entriesOf(ms), fates)
 	var done []*message
 	for i, m := range ms {
 		switch f := fates[i]; {
@@ -67,6 +54,25 @@ func (l *lane) acknowledge(ctx context.Context, done []*message) {
 			l.postpone(m)
 		}
 	}
+}
+
+// endAll ends orders' units in Redis, those that have a fate, and returns what went wrong with each.
+func (e *engine) endAll(ctx context.Context, entries []*stock.Entry, fates []fate) []error {
+	faults := make([]error, len(entries))
+	var ends sync.WaitGroup
+	room := make(chan struct{}, mostEnds)
+	for i := range entries {
+		if !fates[i].decided() {
+			continue
+		}
+		room <- struct{}{}
+		ends.Go(func() {
+			defer func() { <-room }()
+			faults[i] = e.end(ctx, entries[i], fates[i])
+		})
+	}
+	ends.Wait()
+	return faults
 }
 
 // end ends an order's units in Redis the way SQL has decided. It may be repeated. Nothing held is no error: the record of a

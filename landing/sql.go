@@ -1,9 +1,13 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -65,28 +69,71 @@ func (e *engine) find(tx *gorm.DB, by *schema.Field, value string) (orderRow, bo
 	return r, res.Error == nil && res.RowsAffected > 0, res.Error
 }
 
-// move moves an order from unpaid to another state, and reports whether it was this call that did. Whoever moved the row
+// findAll is find for many values, by the value.
+func (e *engine) findAll(tx *gorm.DB, by *schema.Field, values []string) (map[string]orderRow, error) {
+	rows := reflect.New(reflect.SliceOf(e.orders.typ))
+	err := tx.Session(&gorm.Session{}).Unscoped().Set("gorm:db_resolver:write", struct{}{}).Where(in(by, values)).Find(rows.Interface()).Error
+	found := map[string]orderRow{}
+	for i := range rows.Elem().Len() {
+		r := orderRow{e.orders, rows.Elem().Index(i).Addr()}
+		found[r.text(by)] = r
+		if len(values) == 1 { // a column may write a value otherwise than it was asked for: a UUID, or letters of another case
+			found[values[0]] = r
+		}
+	}
+	return found, err
+}
+
+// move moves orders from unpaid to another state, and returns how many it was this call that did. Whoever moved the row
 // decides what happens to its units.
-func (e *engine) move(tx *gorm.DB, by *schema.Field, value string, to any, why stock.Reason) (bool, error) {
+func (e *engine) move(tx *gorm.DB, by *schema.Field, values []string, to any, why stock.Reason) (int64, error) {
 	set := map[string]any{e.orders.status.DBName: to}
 	if why != "" && e.orders.reason != nil {
 		set[e.orders.reason.DBName] = string(why)
 	}
-	err := tx.Session(&gorm.Session{}).Model(e.orders.newRow().any()).Where(is(by, value)).
-		Clauses(gormplugin.From(e.orders.status.DBName, e.orders.unpaid)).Updates(set).Error
-	if errors.Is(err, gormplugin.ErrNotFound) || errors.Is(err, gormplugin.ErrVersionConflict) {
-		return false, nil
+	res := tx.Session(&gorm.Session{}).Model(e.orders.newRow().any()).Where(in(by, values)).
+		Clauses(gormplugin.From(e.orders.status.DBName, e.orders.unpaid)).Updates(set)
+	if errors.Is(res.Error, gormplugin.ErrNotFound) || errors.Is(res.Error, gormplugin.ErrVersionConflict) {
+		return 0, nil
 	}
-	return err == nil, err
+	return res.RowsAffected, res.Error
 }
 
-// giveBack puts units back on the item's row.
-func (e *engine) giveBack(tx *gorm.DB, item string, units int64) error {
-	model, err := e.items.row(item)
-	if err != nil {
-		return err
+// giveBack puts units back on the items' rows, deleted softly or not, in the order in which gormplugin.TakeAll takes them: who
+// takes and who gives back must not wait for each other. An item whose row is gone has nowhere to put them.
+func (e *engine) giveBack(tx *gorm.DB, units map[string]int64) error {
+	items := slices.Collect(maps.Keys(units))
+	rows := make(map[string]any, len(items))
+	for _, item := range items {
+		var err error
+		if rows[item], err = e.items.row(item); err != nil {
+			return err
+		}
 	}
-	return tx.Session(&gorm.Session{}).Model(model).Update(e.items.stock.DBName, gormplugin.Add(units)).Error
+	slices.SortFunc(items, func(a, b string) int { return e.items.compare(rows[a], rows[b]) })
+	for _, item := range items {
+		res := tx.Session(&gorm.Session{}).Unscoped().Model(rows[item]).Update(e.items.stock.DBName, gormplugin.Add(units[item]))
+		if res.Error != nil {
+			return res.Error
+		}
+		if res.RowsAffected == 0 {
+			e.tel.warn(tx.Statement.Context, "units go back in Redis only: their item has no row", fail(ErrNotFound, ""))
+		}
+	}
+	return nil
+}
+
+// compare orders rows by their key: numbers as numbers, all else by its bytes.
+func (m *itemModel) compare(a, b any) int {
+	x, y := plain(m.key, reflect.ValueOf(a)), plain(m.key, reflect.ValueOf(b))
+	v, w := reflect.ValueOf(x), reflect.ValueOf(y)
+	switch {
+	case v.CanInt() && w.CanInt():
+		return cmp.Compare(v.Int(), w.Int())
+	case v.CanUint() && w.CanUint():
+		return cmp.Compare(v.Uint(), w.Uint())
+	}
+	return strings.Compare(textOf(x), textOf(y))
 }
 
 // row returns a pointer to an Item that has the primary key and nothing else.
@@ -99,6 +146,14 @@ func (m *itemModel) row(item string) (any, error) {
 		return nil, fail(ErrInvalid, "the item's id is none of its model")
 	}
 	return row.Interface(), nil
+}
+
+func in[T any](f *schema.Field, values []T) clause.Expression {
+	list := make([]any, len(values))
+	for i, v := range values {
+		list[i] = v
+	}
+	return clause.IN{Column: column(f), Values: list}
 }
 
 func is(f *schema.Field, value any) clause.Expression {

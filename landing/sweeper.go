@@ -3,15 +3,14 @@ package landing
 import (
 	"context"
 	"errors"
-
-	"gorm.io/gorm"
+	"time"
 
 	"github.com/holdfast-go/holdfast/stock"
 )
 
 const (
-	mostSwept = 100  // holds that one round ends
-	mostHolds = 1000 // holds that one round looks at: some at the front may be stuck
+	mostSwept = 256         // holds that one round ends, in one transaction
+	putOff    = time.Minute // how long a hold that cannot be ended is left alone
 )
 
 // Sweeper ends holds past their deadline: unpaid orders are closed and their units go back, in SQL and then in Redis;
@@ -19,8 +18,9 @@ const (
 // may run: whoever moves the row decides.
 type Sweeper struct{ e *engine }
 
-// Run sweeps until ctx ends, about once a second, and returns nil then. While SQL or Redis is away it goes on trying. It returns
-// [ErrInvalid] at once if there is nothing to sweep: the Counter was made with neither stock.WithHold nor
+// Run sweeps until ctx ends, about once a second, or at once while there is more, and returns nil then. While SQL or Redis is
+// away it goes on trying. A hold that cannot be ended, for its item has no row perhaps, is logged and left alone for a minute.
+// Run returns [ErrInvalid] at once if there is nothing to sweep: the Counter was made with neither stock.WithHold nor
 // stock.WithPartitions.
 func (s *Sweeper) Run(ctx context.Context) error {
 	if s.e.settings.Hold == 0 && s.e.settings.Partitions == 0 {
@@ -28,14 +28,14 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	}
 	wait := s.e.pace.sweep
 	for ctx.Err() == nil {
-		n, err := s.Sweep(ctx)
+		ended, postponed, err := s.round(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.e.tel.warn(ctx, "cannot sweep, will try again", err)
 		}
 		switch {
-		case n >= mostSwept:
+		case ended+postponed >= mostSwept:
 			wait = 0 // there is more
-		case n == 0 && err != nil:
+		case ended == 0 && err != nil:
 			wait = min(2*max(wait, s.e.pace.sweep), max(s.e.pace.awayMost, s.e.pace.sweep))
 		default:
 			wait = s.e.pace.sweep
@@ -45,77 +45,49 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// Sweep makes one round and returns how many holds it has ended. An error says why some were left: they are due again in
-// the next round. For a cron job, and for tests.
+// Sweep makes one round, of up to 256 holds, and returns how many it has ended. An error says why some were left: they are
+// due again in the next round, or in a minute where it is the hold's own fault. For a cron job, and for tests.
 func (s *Sweeper) Sweep(ctx context.Context) (ended int, err error) {
+	ended, _, err = s.round(ctx)
+	return ended, err
+}
+
+func (s *Sweeper) round(ctx context.Context) (ended, postponed int, err error) {
 	work, cancel := graced(ctx, grace)
 	defer cancel()
-	holds, err := s.e.counter.Expired(ctx, mostHolds)
+	holds, err := s.e.counter.Expired(ctx, mostSwept)
 	faults := []error{err}
+	fates, undecided := s.decide(work, holds)
+	entries := make([]*stock.Entry, len(holds))
 	for i := range holds {
-		if ctx.Err() != nil || ended == mostSwept {
-			break
+		entries[i] = &holds[i].Entry
+	}
+	var away error
+	for i, err := range s.e.endAll(work, entries, fates) {
+		if err == nil {
+			err = undecided[i]
 		}
-		if err := s.sweep(work, &holds[i]); err != nil {
+		switch {
+		case err == nil:
+			ended++
+		case errors.Is(err, stock.ErrAlreadyConfirmed), errors.Is(err, stock.ErrAlreadyReleased):
+			s.e.tel.alarm(ctx, "a hold ended otherwise in Redis than in SQL: compare the two", &message{entry: holds[i].Entry}, err)
+			ended++
+		case isAway(err):
+			away = err // one for all
+		default:
 			faults = append(faults, err)
-			if nobodys(err) || errors.Is(err, stock.ErrUnavailable) {
-				break
+			if err := s.e.counter.Postpone(work, &holds[i], putOff); err != nil {
+				faults = append(faults, err)
+				continue
 			}
-			continue
+			postponed++
 		}
-		ended++
 	}
-	return ended, errors.Join(faults...)
+	return ended, postponed, errors.Join(append(faults, away)...)
 }
 
-// sweep ends one hold as SQL says. An error says that the hold is still there.
-func (s *Sweeper) sweep(ctx context.Context, h *stock.Hold) error {
-	f, err := s.decide(ctx, h)
-	if err != nil {
-		return err
-	}
-	err = s.e.end(ctx, &h.Entry, f)
-	if errors.Is(err, stock.ErrAlreadyConfirmed) || errors.Is(err, stock.ErrAlreadyReleased) {
-		s.e.tel.alarm(ctx, "a hold ended otherwise in Redis than in SQL: compare the two", &message{entry: h.Entry}, err)
-		return nil
-	}
-	return err
-}
-
-// decide closes the order of a hold, unless it is paid or closed already, and returns what is to be done in Redis.
-func (s *Sweeper) decide(ctx context.Context, h *stock.Hold) (f fate, err error) {
-	for range 3 {
-		f, err = s.closeUnpaid(ctx, h)
-		if err != nil || f.release != "" || f.confirm {
-			return f, err
-		}
-		// No row: it never landed. A closed one bars the way to a copy that comes late.
-		f, err = s.e.refuse(ctx, &h.Entry, stock.Unpaid, "")
-		if err != nil || f.release != "" || f.confirm {
-			return f, err
-		}
-		// It has landed meanwhile, unpaid: look again.
-	}
-	return fate{}, &Error{sentinel: ErrNotLanded, reason: "the row of a hold comes and goes, or is in a state that is none of WithStatus"}
-}
-
-// closeUnpaid closes an unpaid order and puts its units back on the item's row. A fate of zero says that there is no row.
-func (s *Sweeper) closeUnpaid(ctx context.Context, h *stock.Hold) (f fate, err error) {
-	err = s.e.transaction(ctx, func(tx *gorm.DB) error {
-		f = fate{}
-		row, found, err := s.e.find(tx, s.e.orders.request, h.RequestID)
-		if err != nil || !found {
-			return err
-		}
-		if f = fateOf(&h.Entry, row); f.release != "" || f.confirm {
-			return nil
-		}
-		moved, err := s.e.move(tx, s.e.orders.request, h.RequestID, s.e.orders.closed, stock.Unpaid)
-		if err != nil || !moved {
-			return err
-		}
-		f.release = stock.Unpaid
-		return s.e.giveBack(tx, h.Item, h.Open)
-	})
-	return f, err
+// isAway reports whether an error is no fault of a hold: SQL or Redis is away.
+func isAway(err error) bool {
+	return nobodys(err) || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome)
 }

@@ -3,12 +3,15 @@ package landing
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
 
 	"github.com/holdfast-go/holdfast/gormplugin"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
@@ -156,8 +159,8 @@ func TestSweeperWaitsForRedis(t *testing.T) {
 		t.Fatalf("%d holds, %v", len(holds), err)
 	}
 	for range 2 { // the round that dies after its commit, and another at the same time
-		if f, err := s.lander.Sweeper().decide(t.Context(), &holds[0]); err != nil || f.release != stock.Unpaid {
-			t.Fatalf("%+v, %v", f, err)
+		if fates, faults := s.lander.Sweeper().decide(t.Context(), holds); faults[0] != nil || fates[0].release != stock.Unpaid {
+			t.Fatalf("%+v, %v", fates[0], faults[0])
 		}
 	}
 	s.want(10, 9, 0)
@@ -216,8 +219,8 @@ func TestPartitionsOnACluster(t *testing.T) {
 	}
 }
 
-// A hold that Redis cannot end, since somebody has broken its item's counter, is not counted as ended, and does not stop those
-// behind it.
+// A hold that Redis cannot end, since somebody has broken its item's counter, is not counted as ended, does not stop those
+// behind it, and is left alone for a while.
 func TestHoldThatCannotBeEnded(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, onSQLite, withHold())
@@ -235,10 +238,167 @@ func TestHoldThatCannotBeEnded(t *testing.T) {
 	}
 	s.wantRow(other, 2, "unpaid")
 	s.wantOf(3, 5, 5, 0)
+	s.sweep() // without an error: it does not look at the broken one
 	if err := s.rdb.Set(t.Context(), s.prefix+"stock:item:1001", "9", time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
+	s.due()
 	s.sweep()
 	s.wantRow(stuck, 2, "unpaid")
 	s.want(10, 10, 0)
+}
+
+// Holds that cannot be ended, more than one round looks at, do not keep those behind them from being ended.
+func TestHoldsBehindThoseThatCannotBeEnded(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withHold())
+	const stuck, behind = mostSwept + 10, 5
+	s.sell(3, stuck, stock.Limit{})
+	s.sell(4, behind, stock.Limit{})
+	for user := int64(1); user <= stuck; user++ {
+		s.order(stock.Order{Item: 3, User: user, Units: 1})
+	}
+	s.due()
+	s.work()
+	for user := int64(1); user <= behind; user++ {
+		s.order(stock.Order{Item: 4, User: user, Units: 1})
+	}
+	s.work()
+	counter := s.prefix + "stock:item:3"
+	if err := s.rdb.Set(t.Context(), counter, "broken", time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, due := range s.rdb.ZRangeWithScores(t.Context(), s.prefix+"stock:deadlines", 0, -1).Val() {
+		if due.Score > 1 { // behind the others
+			s.rdb.ZAdd(t.Context(), s.prefix+"stock:deadlines", redis.Z{Score: 2, Member: due.Member})
+		}
+	}
+	for round, want := range []int{0, behind, 0} {
+		n, err := s.lander.Sweeper().Sweep(t.Context())
+		if n != want || (err == nil) != (round == 2) || err != nil && !errors.Is(err, stock.ErrInvalid) {
+			t.Errorf("round %d: swept %d, %v; want %d", round, n, err, want)
+		}
+	}
+	s.wantOf(4, behind, behind, 0)
+	if err := s.rdb.Set(t.Context(), counter, "0", time.Hour).Err(); err != nil { // somebody has mended it
+		t.Fatal(err)
+	}
+	s.due()
+	s.sweep()
+	s.wantOf(3, stuck, stuck, 0)
+}
+
+// Many holds end in one transaction, which writes the row of each item once; each of them as its row says.
+func TestHoldsAreSweptTogether(t *testing.T) {
+	onEach(t, func(t *testing.T, dialect string) {
+		s := newShop(t, dialect, withHold())
+		const each = 40 // users of each kind
+		items := []int64{4, 3}
+		kinds := []string{"unpaid", "paid", "closed", "never landed", "duplicate"}
+		orders := map[string][]string{}
+		for _, item := range items {
+			s.sell(item, 1000, stock.Limit{})
+		}
+		for n, kind := range kinds {
+			for i := range each {
+				user := int64(1 + n*each + i)
+				orders[kind] = append(orders[kind], s.order(stock.Order{Item: items[i%2], User: user, Units: 1 + int64(n)}))
+			}
+			switch kind {
+			case "duplicate": // their requests have rows of other orders
+				for i, no := range orders[kind] {
+					row := seckillOrder{OrderNo: "other-" + no, RequestID: fmt.Sprintf("request-%v-%v", 1+n*each+i, items[i%2]), UserID: int64(10_000 + i), ItemID: 1001, ActivityID: 1, Nth: 1, Units: 1}
+					if err := s.db.Create(&row).Error; err != nil {
+						t.Fatal(err)
+					}
+				}
+			case "never landed":
+				if err := s.rdb.Del(t.Context(), s.counter.Streams()[0]).Err(); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				s.work()
+			}
+		}
+		for _, no := range orders["paid"] { // by a process that has died behind its COMMIT
+			if err := s.db.Model(&seckillOrder{}).Where("order_no = ?", no).Update("status", 1).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, no := range orders["closed"] {
+			if err := s.lander.Close(t.Context(), no, stock.Operator); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var writes []any
+		name := "test:items"
+		if err := s.db.Callback().Update().After("gorm:update").Register(name, func(tx *gorm.DB) {
+			if tx.Statement.Table == "item_stock" {
+				writes = append(writes, reflect.Indirect(tx.Statement.ReflectValue).FieldByName("ItemID").Interface())
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		s.due()
+		if n, err := s.lander.Sweeper().Sweep(t.Context()); n != each*(len(kinds)-1) || err != nil { // the closed ones have ended
+			t.Errorf("swept %d, %v", n, err)
+		}
+		if want := []any{int64(3), int64(4)}; !reflect.DeepEqual(writes, want) {
+			t.Errorf("rows of items written: %v, want %v", writes, want)
+		}
+		if err := s.db.Callback().Update().Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		for kind, want := range map[string]struct {
+			status int16
+			reason string
+		}{"unpaid": {2, "unpaid"}, "paid": {1, ""}, "closed": {2, "operator"}, "never landed": {2, "unpaid"}} {
+			for _, no := range orders[kind] {
+				s.wantRow(no, want.status, want.reason)
+			}
+		}
+		for _, item := range items {
+			const paid = each / 2 * 2
+			s.wantOf(item, 1000-paid, 1000-paid, 0)
+		}
+		s.sweep()
+		if open := s.rdb.ZCard(t.Context(), s.prefix+"stock:deadlines").Val(); open != 0 {
+			t.Errorf("%d holds are left", open)
+		}
+	})
+}
+
+// A payment that comes between the sweeper's look and its update wins: that order is confirmed, the others are closed.
+func TestPaymentWhileManyAreSwept(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onPostgres, withHold())
+	s.sell(3, 20, stock.Limit{})
+	var orders []string
+	for user := int64(1); user <= 20; user++ {
+		orders = append(orders, s.order(stock.Order{Item: 3, User: user, Units: 1}))
+	}
+	s.work()
+	var once sync.Once
+	paying := open(t, onPostgres, s.dsn)
+	if err := s.db.Callback().Update().Before("gorm:update").Register("test:pay", func(tx *gorm.DB) {
+		once.Do(func() {
+			if err := paying.Model(&seckillOrder{}).Where("order_no = ?", orders[7]).Update("status", 1).Error; err != nil {
+				t.Error(err)
+			}
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.due()
+	if n, err := s.lander.Sweeper().Sweep(t.Context()); n != 20 || err != nil {
+		t.Errorf("swept %d, %v", n, err)
+	}
+	for i, no := range orders {
+		if i == 7 {
+			s.wantRow(no, 1, "")
+		} else {
+			s.wantRow(no, 2, "unpaid")
+		}
+	}
+	s.wantOf(3, 19, 19, 0)
 }

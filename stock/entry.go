@@ -1,8 +1,6 @@
 package stock
 
 import (
-	"cmp"
-	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -52,17 +50,6 @@ func ParseEntry(fields map[string]any) (Entry, error) {
 	return e, nil
 }
 
-// Hold is an order whose units are held and not all ended.
-type Hold struct {
-	Entry
-	// Open is how many of the units are neither confirmed nor released.
-	Open int64
-	// Deadline is when it may be swept.
-	Deadline time.Time
-
-	line line
-}
-
 // Streams returns the keys of the streams that accepted orders go to, one for each partition.
 func (c *Counter) Streams() []string {
 	var keys []string
@@ -70,86 +57,4 @@ func (c *Counter) Streams() []string {
 		keys = append(keys, c.keys.stream(part))
 	}
 	return keys
-}
-
-// mostExpired bounds one call of Expired.
-const mostExpired = 1000
-
-// Expired returns up to limit holds (1 to 1000) past their deadline by Redis's clock, those due longest first in each
-// partition. They stay what they are until somebody ends them: a passed deadline alone changes nothing, and whichever of
-// Confirm and Release comes first wins. So any number of sweepers may ask at once.
-//
-// It also finishes what a crash has left of transfers between segments. What cannot be read, a hold that somebody has
-// overwritten say, is passed over: the error is then ErrInvalid with the type "corrupt", the first of them, beside all holds
-// that can be. Its other errors: ErrInvalid, ErrUnavailable; the holds found until then are returned too.
-func (c *Counter) Expired(ctx context.Context, limit int) ([]Hold, error) {
-	if limit < 1 || limit > mostExpired {
-		return nil, &Error{sentinel: ErrInvalid, reason: "the limit must be from 1 to 1000"}
-	}
-	var holds []Hold
-	var passed error // the first of what cannot be read
-	parts := c.partitions()
-	start := int(c.turn.Add(1))
-	for i := range parts {
-		part := (start + i) % parts
-		if c.keys.parts > 0 && !c.keys.quota {
-			if err := c.finishTransfers(ctx, part, stopped); isCorrupt(err) {
-				passed = cmp.Or(passed, err)
-			} else if err != nil {
-				return holds, err
-			}
-		}
-		if len(holds) >= limit {
-			continue
-		}
-		a, err := c.run(ctx, c.scripts.expired, []string{c.keys.deadlines(part)}, limit-len(holds), 0)
-		if isCorrupt(err) {
-			passed = cmp.Or(passed, err)
-			continue
-		}
-		if err != nil {
-			return holds, reading(err)
-		}
-		for n := 1; n < len(a); n++ {
-			hold, ok, err := c.readHold(ctx, a.text(n), part)
-			switch {
-			case isCorrupt(err):
-				passed = cmp.Or(passed, err)
-			case err != nil:
-				return holds, err
-			case ok:
-				holds = append(holds, hold)
-			}
-		}
-	}
-	return holds, passed
-}
-
-func (c *Counter) readHold(ctx context.Context, order string, part int) (Hold, bool, error) {
-	a, err := c.run(ctx, c.scripts.held, []string{c.keys.hold(part, order), c.keys.deadlines(part)}, order)
-	if err != nil {
-		return Hold{}, false, reading(err)
-	}
-	if a.code() != 0 {
-		return Hold{}, false, nil
-	}
-	l, ok := parseLine(a.text(1))
-	if !ok {
-		return Hold{}, false, corrupt("hold")
-	}
-	var numbers [5]int64
-	for i := range numbers {
-		if numbers[i], err = a.number(3 + i); err != nil {
-			return Hold{}, false, err
-		}
-	}
-	return Hold{
-		Entry: Entry{
-			Order: order, RequestID: a.text(2), Item: l.item, Variant: l.variant, Activity: l.activity, User: l.user,
-			Units: l.units, Nth: int(numbers[0]), At: time.UnixMilli(numbers[1]), TraceParent: unpackTrace(a.text(8)),
-		},
-		Open:     l.units - numbers[3] - numbers[4],
-		Deadline: time.UnixMilli(numbers[2]),
-		line:     l,
-	}, true, nil
 }

@@ -290,5 +290,52 @@ func TestUnreadableHoldIsPassedOver(t *testing.T) {
 		if typed := e.wants(err, ErrInvalid, "Expired"); typed.ErrorType() != "corrupt" || len(holds) != 1 || holds[0].Order != sound {
 			t.Errorf("Expired = %+v, %v; want the other hold beside the error", holds, err)
 		}
+		// Nor does it when only one is asked for.
+		holds, err = c.Expired(t.Context(), 1)
+		if e.wants(err, ErrInvalid, "Expired"); len(holds) != 1 || holds[0].Order != sound {
+			t.Errorf("Expired = %+v, %v; want the other hold beside the error", holds, err)
+		}
+	})
+}
+
+// A hold that cannot be ended now is put off: those behind it come first, and it comes again when the time has passed. One that
+// has ended is not put back on the list.
+func TestPostponedHold(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Hour))
+		e.warm(c, Sale{Units: 5})
+		stuck, behind := e.deduct(c, e.order(1)).Order, e.deduct(c, e.order(2)).Order
+		due := func(score float64, order string) {
+			e.rdb.ZAdd(t.Context(), e.key("stock:deadlines"), redis.Z{Score: score, Member: order})
+		}
+		due(1, stuck)
+		due(2, behind)
+		first := func(want string) Hold {
+			t.Helper()
+			holds, err := c.Expired(t.Context(), 1)
+			if err != nil || len(holds) != 1 || holds[0].Order != want {
+				t.Fatalf("Expired = %+v, %v; want %s", holds, err, want)
+			}
+			return holds[0]
+		}
+		h := first(stuck)
+		if err := c.Postpone(t.Context(), &h, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		first(behind)
+		due(1, stuck)
+		if again := first(stuck); again != h {
+			t.Errorf("the hold has changed: %+v, was %+v", again, h)
+		}
+		if _, err := c.Release(t.Context(), h.Order, Unpaid); err != nil {
+			t.Fatal(err)
+		}
+		e.unchanged("putting off what has ended", func() {
+			if err := c.Postpone(t.Context(), &h, time.Minute); err != nil {
+				t.Error(err)
+			}
+			e.wants(c.Postpone(t.Context(), &h, 0), ErrInvalid, "for no time")
+			e.wants(c.Postpone(t.Context(), &Hold{Entry: h.Entry}, time.Minute), ErrInvalid, "a hold of the caller's own")
+		})
 	})
 }

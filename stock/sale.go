@@ -10,7 +10,8 @@ type Sale struct {
 	Item ID
 	// Activity is the sale's id; optional. Limits count per activity: the same user may buy again in another one.
 	Activity ID
-	// Units is how many units of the item there are in all its activities together, from 1 to 2^53-1.
+	// Units is how many units of the item there are in all its activities together, from 0 to 2^53-1. 0 is for an item
+	// that is sold out in SQL when Redis is filled: Deduct then answers [ErrInsufficient] and not [ErrNotWarmed].
 	Units int64
 	// Segments spreads the units over several counters, each in a partition of its own: for an item that is too hot for
 	// one Redis node. From 1, which is the default, to the number of partitions; of a quota, to 100. Each user belongs to
@@ -73,8 +74,8 @@ func (c *Counter) checkSale(s *Sale) (*sale, error) {
 		most = parts
 	}
 	switch {
-	case s.Units < 1 || s.Units > maxUnits:
-		return nil, &Error{sentinel: ErrInvalid, reason: "Sale.Units must be from 1 to 2^53-1"}
+	case s.Units < 0 || s.Units > maxUnits:
+		return nil, &Error{sentinel: ErrInvalid, reason: "Sale.Units must be from 0 to 2^53-1"}
 	case s.Ends.IsZero() || s.Ends.Year() > 9999 || !s.Ends.After(s.Starts):
 		return nil, &Error{sentinel: ErrInvalid, reason: "Sale.Ends must be set, and after Sale.Starts"}
 	case s.Limit.Units < 0 || s.Limit.Units > maxUnits || s.Limit.PerOrder < 0 || s.Limit.PerOrder > maxUnits:

@@ -20,7 +20,7 @@ type scripts struct {
 	wholeOpen, wholeClose, undo, append    *redisx.Script // orders in several partitions
 	warm, claim, place                     *redisx.Script // sales
 	look, toggle, adjust                   *redisx.Script // items
-	expired                                *redisx.Script // deadlines
+	expired, postpone                      *redisx.Script // deadlines
 	moveTake, moveGive, moveDone, moveRead *redisx.Script // segments
 
 	survey, ages, remember, unmark, stray, expire *redisx.Script // comparing with SQL
@@ -62,6 +62,7 @@ func newScripts(k *keyspace, cfg *config) *scripts {
 		toggle:     script("switch", "common"),
 		adjust:     script("adjust", "common", counter),
 		expired:    script("expired", "common"),
+		postpone:   script("postpone", "common"),
 		moveTake:   script("move_take", "common"),
 		moveGive:   script("move_give", "common"),
 		moveDone:   script("move_done", "common"),
@@ -81,7 +82,7 @@ func newScripts(k *keyspace, cfg *config) *scripts {
 func (s *scripts) all() []*redisx.Script {
 	all := []*redisx.Script{
 		s.deduct, s.confirm, s.release, s.held, s.record, s.wholeOpen, s.wholeClose, s.undo, s.append, s.warm, s.claim,
-		s.place, s.look, s.toggle, s.adjust, s.expired, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
+		s.place, s.look, s.toggle, s.adjust, s.expired, s.postpone, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
 		s.survey, s.ages, s.remember, s.unmark, s.stray, s.expire,
 		s.tokensPush, s.tokensOpen, s.tokensTake, s.tokensReturn, s.tokensLook,
 	}

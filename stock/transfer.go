@@ -53,7 +53,7 @@ func (c *Counter) finish(ctx context.Context, id, item string, from, to int, uni
 // finishTransfers finishes the transfers out of a partition that have been open for that long. One that cannot be read, or whose
 // counter cannot, is passed over, so that it does not stop the others; the first such fault is returned at the end.
 func (c *Counter) finishTransfers(ctx context.Context, part int, openFor time.Duration) error {
-	a, err := c.run(ctx, c.scripts.expired, []string{c.keys.transfers(part)}, 100, openFor.Milliseconds())
+	a, err := c.run(ctx, c.scripts.expired, []string{c.keys.transfers(part)}, 100, openFor.Milliseconds(), 0)
 	if err != nil {
 		return reading(err)
 	}

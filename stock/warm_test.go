@@ -117,7 +117,6 @@ func TestImpossibleSalesAreRefused(t *testing.T) {
 			"over already":        {Sale{Item: 1001, Units: 1, Ends: now.Add(-time.Minute)}, ErrEnded},
 			"no end":              {Sale{Item: 1001, Units: 1}, ErrInvalid},
 			"ends before start":   {Sale{Item: 1001, Units: 1, Starts: now.Add(time.Hour), Ends: now.Add(time.Minute)}, ErrInvalid},
-			"no units":            {Sale{Item: 1001, Ends: now.Add(time.Hour)}, ErrInvalid},
 			"negative units":      {Sale{Item: 1001, Units: -3, Ends: now.Add(time.Hour)}, ErrInvalid},
 			"too many units":      {Sale{Item: 1001, Units: maxUnits + 1, Ends: now.Add(time.Hour)}, ErrInvalid},
 			"no item":             {Sale{Units: 1, Ends: now.Add(time.Hour)}, ErrInvalid},
@@ -132,6 +131,23 @@ func TestImpossibleSalesAreRefused(t *testing.T) {
 				e.wants(err, tt.want, "%s", name)
 			})
 		}
+	})
+}
+
+// An item that is sold out in SQL is put on sale like any other: it answers "sold out", not "not warmed up", and what comes later
+// is added.
+func TestWarmWithoutUnits(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		for _, first := range []bool{true, false} {
+			if got := e.warm(c, Sale{}); got != (Warmed{First: first}) {
+				t.Errorf("warmed: %+v", got)
+			}
+		}
+		e.refused(c, e.order(1), ErrInsufficient)
+		e.warm(c, Sale{Units: 1})
+		e.deduct(c, e.order(1))
+		e.refused(c, e.order(2), ErrInsufficient)
 	})
 }
 
