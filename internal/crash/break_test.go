@@ -97,6 +97,22 @@ var redisFull = breakage{name: "Redis full", action: held, then: func(w *world, 
 	w.must(w.rdb.ConfigSet(w.ctx, "maxmemory", "0").Err())
 }}
 
+// readOnly has Redis refuse every write for a while as a replica does: to a client, a failover whose news has not come yet.
+var readOnly = breakage{name: "Redis read-only", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	w.Helper()
+	w.must(w.rdb.Do(w.ctx, "REPLICAOF", "127.0.0.1", "1").Err()) // a primary that is not there
+	r.Release()
+	pause(300 * time.Millisecond)
+	w.must(w.rdb.Do(w.ctx, "REPLICAOF", "NO", "ONE").Err())
+}}
+
+// serialization has somebody else write the items' rows behind the transaction's snapshot: SQLSTATE 40001.
+var serialization = breakage{name: "serialization failure", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	w.Helper()
+	w.must(w.db.Exec("UPDATE item_stock SET stock = stock").Error)
+	r.Release()
+}}
+
 // sqlRestarted restarts PostgreSQL, which keeps what was committed.
 var sqlRestarted = breakage{name: "PostgreSQL restarted", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
 	w.Helper()
@@ -132,12 +148,14 @@ var failedOver = breakage{name: "Redis failed over", action: held, loses: true, 
 func (b *breakage) stands(t testing.TB) (s stands) {
 	t.Helper()
 	switch b.name {
-	case redisFull.name, redisEmptied.name:
+	case redisFull.name, readOnly.name, redisEmptied.name:
 		s.redis = testserver.NewRedis(t)
 	case redisRestarted.name:
 		s.redis = testserver.NewRedis(t, testserver.AppendOnly())
 	case sqlRestarted.name:
 		s.sql = testserver.NewPostgres(t)
+	case serialization.name:
+		s.sql = testserver.NewPostgres(t, testserver.PostgresConfig("default_transaction_isolation", "serializable"))
 	case failedOver.name:
 		s.sentinel = testserver.NewSentinel(t)
 	}

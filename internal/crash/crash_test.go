@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 )
 
 // shops are the two ways of landing, with the points at which each is broken.
@@ -25,7 +28,7 @@ func TestEachPoint(t *testing.T) {
 // form each breakage comes at one point, that the seed chooses; with -long at each.
 func TestEachBreakage(t *testing.T) {
 	t.Parallel()
-	all := []breakage{lockLost, stopped, evicted, redisFull, sqlRestarted, redisRestarted, redisEmptied, failedOver}
+	all := []breakage{lockLost, stopped, evicted, redisFull, readOnly, sqlRestarted, redisRestarted, redisEmptied, failedOver}
 	if *long {
 		eachPoint(t, all...)
 		return
@@ -39,6 +42,34 @@ func TestEachBreakage(t *testing.T) {
 			t.Parallel()
 			b.run(t, &p, shop.landing, seed)
 		})
+	}
+}
+
+// A transaction that PostgreSQL refuses with a serialization failure is made again, and then everything is as it should be.
+func TestSerializationFailure(t *testing.T) {
+	t.Parallel()
+	seed := seed(t)
+	for _, shop := range shops {
+		for _, p := range shop.points {
+			if p.name != "7" { // the only one between a transaction's snapshot and its write of a row that others write
+				continue
+			}
+			t.Run(shop.name, func(t *testing.T) {
+				t.Parallel()
+				b := serialization
+				count := func(w *world) (n int64) {
+					w.must(w.db.Raw("SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()").Scan(&n).Error)
+					return n
+				}
+				var before, after int64
+				b.then = func(w *world, p *point, r *faultproxy.Rule) {
+					before = count(w)
+					serialization.then(w, p, r)
+					testserver.Eventually(w, patience, func() bool { after = count(w); return after > before }, "the transaction is rolled back")
+				}
+				b.run(t, &p, shop.landing, seed)
+			})
+		}
 	}
 }
 
