@@ -116,7 +116,7 @@ var serialization = breakage{name: "serialization failure", action: held, then: 
 // sqlRestarted restarts PostgreSQL, which keeps what was committed.
 var sqlRestarted = breakage{name: "PostgreSQL restarted", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
 	w.Helper()
-	w.sqlSrv.Restart(w)
+	w.restartSQL()
 	r.Release()
 }}
 

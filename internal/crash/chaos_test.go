@@ -100,7 +100,7 @@ func (c *chaos) troubles() []trouble {
 			c.stop(2 * lockTTL)
 		}},
 		{"Redis restarted", 1, func() { f.redisSrv.Restart(f) }},
-		{"PostgreSQL restarted", 1, func() { f.sqlSrv.Restart(f) }},
+		{"PostgreSQL restarted", 1, f.restartSQL},
 		{"orders delivered again", 4, func() { f.again(50) }},
 	}
 }

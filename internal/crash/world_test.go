@@ -23,7 +23,10 @@ import (
 	"github.com/holdfast-go/holdfast/stock"
 )
 
-const patience = 60 * time.Second
+const (
+	patience = 60 * time.Second
+	ownConns = 4 // of the test itself to SQL
+)
 
 // world is a shop with what it stands on, and the proxies between. The parent's own connections go around them.
 type world struct {
@@ -69,7 +72,7 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 	w.rdb = stands.client(t)
 	quiet := slog.New(slog.DiscardHandler)
 	var err error
-	if w.db, err = openSQL(database.DSN, 4); err != nil {
+	if w.db, err = openSQL(database.DSN, ownConns); err != nil {
 		t.Fatal(err)
 	}
 	if w.pool, err = w.db.DB(); err != nil {
@@ -96,6 +99,14 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 	}
 	w.loadLanding()
 	return w
+}
+
+// restartSQL restarts PostgreSQL. The test's own connections do not outlive it either.
+func (w *world) restartSQL() {
+	w.Helper()
+	w.sqlSrv.Restart(w)
+	w.pool.SetMaxIdleConns(0)
+	w.pool.SetMaxIdleConns(ownConns)
 }
 
 // item is put on sale.
