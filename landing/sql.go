@@ -18,12 +18,21 @@ import (
 )
 
 // transaction runs fn in a transaction of its own, which ends after a while: a connection that never answers must not hold
-// what waits behind it for ever. The error is then one after which the same can be tried again.
+// what waits behind it for ever. The error is then a tooLong, after which the same can be tried again.
 func (e *engine) transaction(ctx context.Context, fn func(tx *gorm.DB) error) error {
-	ctx, cancel := context.WithTimeout(ctx, e.pace.transact)
+	limited, cancel := context.WithTimeout(ctx, e.pace.transact)
 	defer cancel()
-	return gormplugin.Retry(ctx, e.db, fn)
+	err := gormplugin.Retry(limited, e.db, fn)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return &tooLong{err}
+	}
+	return err
 }
+
+// tooLong is the error of a transaction that has reached its limit: somebody keeps a row locked, or SQL does not answer.
+type tooLong struct{ error }
+
+func (e *tooLong) Unwrap() error { return e.error }
 
 // row makes the row of an accepted order.
 func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
