@@ -264,7 +264,7 @@ func (j *judging) judgeKeys() {
 		return // they are nobody's, or everybody's
 	}
 	for _, key := range j.Strays {
-		j.add(Difference{Class: GhostKey, Key: key, action: ActionRemove})
+		j.add(Difference{Class: GhostKey, Key: key.Key, action: ActionRemove})
 	}
 	latest := time.Time{}
 	for _, it := range j.items {

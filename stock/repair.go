@@ -6,9 +6,10 @@ import (
 )
 
 // Remember writes down again what Redis has lost of an order that is live in SQL: its entry in the user's limit and, with
-// open and a Counter made with WithHold, its hold, with a deadline from now on. What is there stays as it is, and no counter
-// is touched. It reports whether anything was written, and may be repeated. Its errors: ErrNotWarmed if there is no such
-// sale, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
+// open and a Counter made with WithHold, its hold, with a deadline from now on. A hold that is there and open, and has only
+// dropped out of the deadlines, is listed there again. What is there stays as it is, and no counter is touched. It can be
+// done until a day after the end of the order's activity. It reports whether anything was written, and may be repeated. Its
+// errors: ErrNotWarmed if there is no such sale, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
 func (c *Counter) Remember(ctx context.Context, e Entry, open bool) (bool, error) {
 	if c.keys.quota {
 		return false, misuse("a quota has no limits")
@@ -67,7 +68,7 @@ func (c *Counter) Unmark(ctx context.Context, m Mark) (bool, error) {
 	return err == nil && a.code() == 1, err
 }
 
-// RemoveStray removes a counter that belongs to no sale, one of [Survey].Strays. One whose sale has been warmed up since
+// RemoveStray removes a counter that belongs to no sale, one of [Survey].Strays by its Key. One whose sale has been warmed up since
 // stays. It reports whether it was this call that did. Its errors: ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
 func (c *Counter) RemoveStray(ctx context.Context, key string) (bool, error) {
 	p := c.keys.parse(key)

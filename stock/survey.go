@@ -24,8 +24,15 @@ type Survey struct {
 	Marks []Mark
 	// Landing and Dead are the entries of streams and of dead letters.
 	Landing, Dead []SurveyedOrder
-	// Strays are counters without a switch, Eternal keys without a TTL, Unreadable keys whose value is not of its form.
-	Strays, Eternal, Unreadable []string
+	// Strays are counters without a switch.
+	Strays []Stray
+	// Eternal are keys without a TTL, Unreadable keys whose value is not of its form.
+	Eternal, Unreadable []string
+}
+
+// Stray is a counter without a switch: nothing can be bought from it. It never was a sale's, or its sale's switch is lost.
+type Stray struct {
+	Key, Item string
 }
 
 // SurveyedItem is an item's stock at one instant for each segment.
@@ -36,10 +43,10 @@ type SurveyedItem struct {
 	Gone bool
 	// Steps is how many steps of operators (Adjust, Restore, Thaw) the item remembers.
 	Steps int
-	// Limits are those of the item's activities.
+	// Limits are those of the item's activities, and Until is when each of them ends. Ends is the latest of those ends.
 	Limits map[string]Limit
-	// Ends is the latest end of its activities.
-	Ends time.Time
+	Until  map[string]time.Time
+	Ends   time.Time
 	// Unsettled is true if units came back, or were on their way between segments, while the survey was made: then
 	// counters and orders do not belong to one instant, and adding them up proves nothing.
 	Unsettled bool
@@ -55,12 +62,17 @@ type SurveyedOrder struct {
 	Confirmed, Released int64
 	// Deadline is that of the hold; zero without WithHold.
 	Deadline time.Time
+	// Listed is true if the hold stands among the deadlines, where [Counter.Expired] looks: one that does not is never swept.
+	Listed bool
 	// Counted is true if the order was taken before its counter was read, so that its units are missing there.
 	Counted bool
 }
 
 // Kept is how many of the order's units have not come back.
 func (o *SurveyedOrder) Kept() int64 { return o.Units - o.Released }
+
+// Open is how many of them are not paid for either.
+func (o *SurveyedOrder) Open() int64 { return o.Kept() - o.Confirmed }
 
 // Mark is an order's entry in the limit of its user. Item and Variant are empty where the limit does not count over them.
 type Mark struct {
@@ -158,7 +170,7 @@ func (c *Counter) surveyItems(ctx context.Context, switches []string) (items map
 		p := c.keys.parse(key)
 		it := items[p.item]
 		if it == nil {
-			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, read: map[int]int64{}}
+			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, Until: map[string]time.Time{}, read: map[int]int64{}}
 			items[p.item] = it
 		}
 		if err == nil {
@@ -216,6 +228,11 @@ func (it *SurveyedItem) add(part int, a answer) error {
 			if len(f) != 6 {
 				return corrupt("switch")
 			}
+			until, err := strconv.ParseInt(f[1], 10, 64)
+			if err != nil {
+				return corrupt("switch")
+			}
+			it.Until[activity] = later(it.Until[activity], time.UnixMilli(until))
 			var limit Limit
 			limit.Units, _ = strconv.ParseInt(f[2], 10, 64) // the scripts have checked it
 			limit.PerOrder, _ = strconv.ParseInt(f[3], 10, 64)

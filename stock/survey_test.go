@@ -70,8 +70,8 @@ func TestSurveySeesAllThatIsKept(t *testing.T) {
 					o.RequestID == "r2" && (o.Kept() != 0 || o.Released != 1) {
 					t.Errorf("%s: order %+v", name, o)
 				}
-				if (name == "hold") != !o.Deadline.IsZero() {
-					t.Errorf("%s: deadline %v", name, o.Deadline)
+				if (name == "hold") != !o.Deadline.IsZero() || o.Listed != (name == "hold" && o.Open() > 0) {
+					t.Errorf("%s: deadline %v, listed %t", name, o.Deadline, o.Listed)
 				}
 			}
 		}
@@ -120,7 +120,7 @@ func TestSurveyFindsWhatMustNotBeThere(t *testing.T) {
 			}
 		}
 		s := e.survey(c)
-		if !slices.Equal(s.Strays, []string{stray}) || !slices.Equal(s.Eternal, []string{marker}) || !slices.Equal(s.Unreadable, []string{e.key("req:odd")}) {
+		if !slices.Equal(s.Strays, []Stray{{Key: stray, Item: "77"}}) || !slices.Equal(s.Eternal, []string{marker}) || !slices.Equal(s.Unreadable, []string{e.key("req:odd")}) {
 			t.Fatalf("strays %v, eternal %v, unreadable %v", s.Strays, s.Eternal, s.Unreadable)
 		}
 		twice := func(what string, fn func() (bool, error)) {
@@ -217,6 +217,59 @@ func TestRememberAndUnmark(t *testing.T) {
 			entry.Item = "5"
 			_, err = c.Remember(t.Context(), entry, true)
 			e.wants(err, ErrNotWarmed, "Remember of an item that is not on sale")
+		})
+	})
+}
+
+// An item's activities end one by one: the survey tells each one's own end, and the latest.
+func TestSurveyTellsWhenEachActivityEnds(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		first, last := time.Now().Add(time.Hour).Truncate(time.Millisecond), time.Now().Add(48*time.Hour).Truncate(time.Millisecond)
+		e.warm(c, Sale{Activity: 1, Units: 20, Ends: first})
+		e.warm(c, Sale{Activity: 2, Units: 20, Ends: last})
+		it := e.survey(c).Items[0]
+		if !it.Until["1"].Equal(first) || !it.Until["2"].Equal(last) || len(it.Until) != 2 || !it.Ends.Equal(last) {
+			t.Errorf("until %v, ends %v; want %v and %v", it.Until, it.Ends, first, last)
+		}
+	})
+}
+
+// A hold that has dropped out of the deadlines would never be swept: the survey tells, and Remember lists it again under the
+// deadline that it has. One that has ended is listed nowhere and stays so.
+func TestRememberListsAnOpenHoldAgain(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Hour))
+		e.warm(c, Sale{Units: 20})
+		o := e.order(1)
+		res := e.deduct(c, o)
+		entry := Entry{Order: res.Order, RequestID: o.RequestID, Item: "1001", User: "1", Units: 1, Nth: 1}
+		before := e.survey(c).Held[0]
+		for name, lose := range map[string]func(){
+			"the entry": func() { e.rdb.ZRem(t.Context(), e.key("stock:deadlines"), res.Order) },
+			"the list":  func() { e.del("stock:deadlines") },
+		} {
+			lose()
+			if e.survey(c).Held[0].Listed {
+				t.Errorf("%s is lost, and the survey has the hold listed", name)
+			}
+			if did, err := c.Remember(t.Context(), entry, true); err != nil || !did {
+				t.Errorf("%s: Remember = %t, %v", name, did, err)
+			}
+			if after := e.survey(c).Held[0]; after != before {
+				t.Errorf("%s: the hold %+v became %+v", name, before, after)
+			}
+			due, err := e.rdb.ZScore(t.Context(), e.key("stock:deadlines"), res.Order).Result()
+			if err != nil || int64(due) != before.Deadline.UnixMilli() {
+				t.Errorf("%s: listed at %f, %v; want %d", name, due, err, before.Deadline.UnixMilli())
+			}
+			e.everyKeyExpires()
+		}
+		e.ended(c.Confirm(t.Context(), res.Order, Of(o)))(Ended{Outcome: OutcomeConfirmed, Units: 1})
+		e.unchanged("Remember of an order that is paid for", func() {
+			if did, err := c.Remember(t.Context(), entry, true); err != nil || did {
+				t.Errorf("Remember = %t, %v", did, err)
+			}
 		})
 	})
 }

@@ -25,9 +25,12 @@ func (s *surveying) readKeys(ctx context.Context) error {
 	var fault error
 	err := s.c.rdb.ScanAll(ctx, s.c.keys.prefix, func(keys []string) bool {
 		keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+			if s.c.keys.parse(key).role == roleOther {
+				return true // without a prefix there may be millions of these
+			}
 			seen := s.known[key]
 			s.known[key] = true
-			return seen || s.c.keys.parse(key).role == roleOther
+			return seen
 		})
 		if len(keys) > 0 {
 			fault = s.read(ctx, keys)
@@ -52,17 +55,23 @@ func (s *surveying) read(ctx context.Context, keys []string) error {
 	if err != nil {
 		return &Error{sentinel: ErrUnavailable, cause: err}
 	}
-	hashes := make([]*redis.MapStringStringCmd, len(keys))
-	_, err = s.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	hashes, listed := make([]*redis.MapStringStringCmd, len(keys)), map[int]*redis.FloatCmd{}
+	cmds, _ := s.c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, key := range keys {
-			if kinds[i].Val() == "hash" {
-				hashes[i] = p.HGetAll(ctx, key)
+			if kinds[i].Val() != "hash" {
+				continue
+			}
+			hashes[i] = p.HGetAll(ctx, key)
+			if of := s.c.keys.parse(key); of.role == roleHold {
+				listed[i] = p.ZScore(ctx, s.c.keys.deadlines(of.part), of.id)
 			}
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return &Error{sentinel: ErrUnavailable, cause: err}
+	for _, cmd := range cmds { // a hold that is not listed is no error, and neither is a list of another type
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			return &Error{sentinel: ErrUnavailable, cause: err}
+		}
 	}
 	taken, err := s.whenTaken(ctx, keys)
 	if err != nil {
@@ -75,13 +84,13 @@ func (s *surveying) read(ctx context.Context, keys []string) error {
 		}
 		p := s.c.keys.parse(key)
 		if p.role == roleCounter && !s.hasSwitch(p) {
-			s.Strays = append(s.Strays, key)
+			s.Strays = append(s.Strays, Stray{Key: key, Item: p.item})
 			continue
 		}
 		if ttl == -1 {
 			s.Eternal = append(s.Eternal, key)
 		}
-		ok := true
+		ok, held := true, len(s.Held)
 		switch p.role {
 		case roleCounter:
 			ok = kind == "string"
@@ -92,6 +101,9 @@ func (s *surveying) read(ctx context.Context, keys []string) error {
 			}
 		case roleSwitch, roleMarker, roleRequest, roleHold:
 			ok = hashes[i] != nil && s.hash(key, p, hashes[i].Val(), taken[key])
+			if of := len(s.Held) - 1; listed[i] != nil && listed[i].Err() == nil && of >= held {
+				s.Held[of].Listed = true
+			}
 		}
 		if !ok {
 			s.Unreadable = append(s.Unreadable, key)
