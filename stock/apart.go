@@ -45,7 +45,9 @@ func (c *Counter) takeApart(ctx context.Context, r *request) (Result, error) {
 	if c.cfg.stream && c.cfg.hold == 0 {
 		return Result{}, misuse("lines in several partitions reach the stream after they were taken, and only a hold heals a crash in between: add WithHold, or a limit over the activity, which puts its items into one partition")
 	}
+	own := r.order // a round may go on with the order id of an earlier call
 	for range 3 {
+		r.order = own
 		res, err := c.takeApartOnce(ctx, r)
 		if !errors.Is(err, errElsewhere) {
 			return res, err
@@ -54,7 +56,7 @@ func (c *Counter) takeApart(ctx context.Context, r *request) (Result, error) {
 			return Result{}, err
 		}
 		if r.made {
-			r.order = withParts(r.order[:madeLen], r.lines)
+			own = withParts(own[:madeLen], r.lines)
 		}
 	}
 	return Result{}, fail(ErrOverloaded, "the items keep moving")
@@ -196,20 +198,37 @@ func (run *apart) giveUp(ctx context.Context, sent int, why error) error {
 	return why
 }
 
+// undo takes one line back. Its limit may count over something else than this runner thought when it was another that has
+// taken the line; the script tells.
 func (run *apart) undo(ctx context.Context, l *line) error {
 	c := run.c
-	keys := []string{c.keys.hold(l.part, run.r.orderOf(l)), c.keys.request(l.part, run.r.idOf(l)), c.keys.deadlines(l.part),
-		c.keys.control(l.part, l.item)}
-	limits := ""
-	if !c.keys.quota {
-		limits = "1"
-		keys = append(keys, c.keys.marker(l.part, l.place.over, l))
+	for range 4 {
+		keys := []string{c.keys.hold(l.part, run.r.orderOf(l)), c.keys.request(l.part, run.r.idOf(l)), c.keys.deadlines(l.part),
+			c.keys.control(l.part, l.item)}
+		var over any = ""
+		layout := "" // the line lies where it was taken
+		if c.keys.quota {
+			layout = l.place.layout()
+		} else {
+			over = int(l.place.over)
+			keys = append(keys, c.keys.marker(l.part, l.place.over, l))
+		}
+		shards := c.shards(l.place)
+		keys = c.keys.appendCounter(keys, l.part, l.item, shards)
+		a, err := c.run(ctx, c.scripts.undo, keys, run.r.orderOf(l), run.r.idOf(l), l.what, "", "", actField(l.activity), over, layout, run.try,
+			shards, spread(l.user, shards), c.keys.channel(), l.item, c.cfg.recordLife().Milliseconds())
+		if err != nil {
+			return err
+		}
+		if a.code() != codeElsewhere {
+			return nil
+		}
+		if err := c.redirected(a, l.item, l.activity); err != nil {
+			return err
+		}
+		l.place = c.placeOf(l.item, l.activity)
 	}
-	shards := c.shards(l.place)
-	keys = c.keys.appendCounter(keys, l.part, l.item, shards)
-	_, err := c.run(ctx, c.scripts.undo, keys, run.r.orderOf(l), run.r.idOf(l), l.what, "", "", "", limits, "", run.try,
-		shards, spread(l.user, shards), c.keys.channel(), l.item, c.cfg.recordLife().Milliseconds())
-	return err
+	return corrupt("switch")
 }
 
 // replay answers an order that is all in. made is the order id that this call came with.

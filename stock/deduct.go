@@ -204,7 +204,7 @@ func (c *Counter) deductCall(r *request, lines []line, try int64) (keys []string
 	if c.cfg.hold > 0 {
 		keys = append(keys, c.keys.deadlines(part))
 	}
-	if c.cfg.stream && try == 0 {
+	if c.cfg.stream {
 		keys = append(keys, c.keys.stream(part))
 	}
 	return keys, args

@@ -95,7 +95,8 @@ func WithStream() Option {
 }
 
 // WithMaxBacklog is how many entries a stream may have: what would go above is refused with ErrOverloaded, and nothing
-// is taken for it. In partitions each one has a stream. It needs WithStream. Default 100 000, from 1 to 10 000 000.
+// is taken for it. In partitions each one has a stream; orders over several of them that are taken at the same moment may
+// together go above. It needs WithStream. Default 100 000, from 1 to 10 000 000.
 func WithMaxBacklog(n int64) Option {
 	return func(c *config) error {
 		if n < 1 || n > mostBacklog {

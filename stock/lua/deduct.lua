@@ -6,7 +6,7 @@
 -- KEYS  for each line: switch, request, with limits: marker, with a hold: hold, then the shards of its counter
 --       with two lines or more: the whole order's request
 --       with a hold: deadlines
---       with a stream, but not for a try: stream
+--       with a stream: stream; a try only looks how long it is
 -- ARGV  1 order    2 request    3 field of the activity in the switch    4 trace context, may be empty
 --       then for each line: units, what it is for, scope of the limit, layout of the item, shards of its counter and the
 --       user's own shard (empty: 1 0); where an order has several lines, the line's number
@@ -14,7 +14,8 @@
 --
 -- Returns an array; its first element is the code.
 --   {left, order, then nth and left of each line}          taken; left is the least of the lines'
---   {-4, order, state, then nth and left of each line}      request done before; state: held, confirmed or released
+--   {-4, order, state, then nth and left of each line}      request done before; state: held, confirmed or released.
+--                                                           A line of an earlier try belongs to this one from now on
 --   {-1, line} {-2, line, left} {-3, line, used} {-5, line} {-6, line} {-7, line, state}
 --   {-8, line, ms until the start} {-9, line} {-11}         refused; lines count from 1
 --   {-10, 'argument' or 'stored', what}                     wrong; nothing written
@@ -48,8 +49,14 @@ local function recorded(reply)
     for i = 1, #reply, 2 do
         record[reply[i]] = reply[i + 1]
     end
+    if record.state == 'undone' or record.try then
+        record.try = int(record.try)
+        if not record.try then
+            return false
+        end
+    end
     if record.state == 'undone' then
-        return int(record.try) and record or false
+        return record
     end
     if record.taken then
         record.nth, record.left = string.match(record.taken, RECORD)
@@ -168,7 +175,7 @@ if WAIT > 0 then
     k = k + 1
     deadlines = k
 end
-if BACKLOG and try == 0 then
+if BACKLOG then
     k = k + 1
     orders = k
 end
@@ -179,6 +186,9 @@ if whole then
     first = recorded(redis.pcall('HGETALL', KEYS[whole]))
     if first == false then
         return {-10, 'stored', 'request record'}
+    end
+    if first and first.state == 'refused' then
+        first = nil -- lines that lay in several slots were refused: only the number of tries is left
     end
 elseif list[1].record and list[1].record.state ~= 'undone' then
     first = list[1].record
@@ -202,6 +212,10 @@ if first then
     if first.state == 'open' then
         return {-6, 0}
     end
+    if first.try and first.try < try then
+        -- The earlier try's runner may be about to take its lines back: the line is not its own any more.
+        redis.call('HSET', KEYS[list[1].request], 'try', ARGV[#ARGV])
+    end
     local state, reply = 'released', {-4, first.order, ''}
     for i = 1, lines do
         local r = list[i].record
@@ -220,7 +234,7 @@ end
 for i = 1, lines do
     local l = list[i]
     local undone = l.record and l.record.state == 'undone'
-    if undone and int(l.record.try) >= try then
+    if undone and try > 0 and l.record.try >= try then
         return {-6, i}
     end
     if l.record and not undone or l.mine then
@@ -285,6 +299,9 @@ for i = 1, lines do
 end
 if orders and entries + lines > BACKLOG then
     return {-11}
+end
+if try > 0 then
+    orders = nil -- append.lua puts the line there when all lines of the order are in
 end
 
 -- Write. Nothing below can fail.

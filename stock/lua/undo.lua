@@ -2,11 +2,12 @@
 -- copy of its deduct that is still on its way finds the record and does nothing; a later try of the order is judged afresh.
 --
 -- KEYS  1 hold    2 request    3 deadlines    4 switch    with limits: 5 marker    then the shards of the counter
--- ARGV  1 order of the line    2 its request    3 what it is for    4 empty    5 empty    6 empty    7 1 with limits, else empty
---       8 empty    9 try    10 shards    11 the user's own shard    12 channel to tell, and    13 the item, that there
+-- ARGV  1 order of the line    2 its request    3 what it is for    4 empty    5 empty    6 field of the activity in the switch
+--       7 scope of the limit, empty without limits    8 layout of the item, empty: the caller knows the place    9 try    10 shards    11 the user's own shard    12 channel to tell, and    13 the item, that there
 --       are units again    14 milliseconds that the record lives
 --
--- Returns {1, units given back} or {-10, 'argument' or 'stored', what}.
+-- Returns {1, units given back}. {-10, 'argument' or 'stored', what}. {-20, 1, scope or empty, layout}: the item lies or is
+-- limited otherwise.
 -- Everything is checked before the first write. Complexity: O(log holds).
 
 local try, shards, home, keep = int(ARGV[9]), int(ARGV[10]), int(ARGV[11]), int(ARGV[14])
@@ -14,6 +15,10 @@ local marker = ARGV[7] ~= '' and 5
 local first = marker and 6 or 5
 if #ARGV ~= 14 or not try or try < 1 or not shards or not home or not keep or #KEYS ~= first + shards - 1 then
     return {-10, 'argument', 'number of arguments'}
+end
+local elsewhere = placed()
+if elsewhere then
+    return elsewhere
 end
 local record = redis.pcall('HMGET', KEYS[2], 'try', 'state', 'taken')
 if broken(record) or record[1] and not int(record[1]) then
