@@ -68,7 +68,7 @@ type Difference struct {
 	SQL   int64 `json:"sql,omitempty"`
 	// SoldOut is true if Redis has nothing left to sell while SQL has: the sale loses money.
 	SoldOut bool `json:"sold_out,omitempty"`
-	// Steps is how many steps of operators the item remembers; it makes a correction apply to this state only.
+	// Steps is how many steps of operators the item remembers: after another one a correction of its units is stale.
 	Steps int `json:"steps,omitempty"`
 	// Detail says more, for people.
 	Detail string `json:"detail,omitempty"`
@@ -78,6 +78,7 @@ type Difference struct {
 	open   bool // the order waits for payment
 	mark   stock.Mark
 	ends   time.Time
+	item   *stock.SurveyedItem // as it was when its units were added up
 }
 
 // subject is what the difference is about.

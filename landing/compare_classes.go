@@ -76,10 +76,10 @@ func (j *judging) judgeItems() {
 
 func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 	if it.State == "frozen" && it.Withheld == 0 {
-		j.add(Difference{Class: Frozen, Item: it.Item, Steps: it.Steps, action: ActionThaw})
+		j.add(Difference{Class: Frozen, Item: it.Item, Steps: it.Steps, action: ActionThaw, item: it})
 	}
 	if it.Withheld > 0 {
-		j.add(Difference{Class: Withheld, Item: it.Item, Units: it.Withheld, Steps: it.Steps, action: ActionThaw})
+		j.add(Difference{Class: Withheld, Item: it.Item, Units: it.Withheld, Steps: it.Steps, action: ActionThaw, item: it})
 	}
 	has, there := j.stock[it.Item]
 	if !there {
@@ -89,7 +89,7 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 	if it.Unsettled || !it.Gone && slices.Contains(it.Segments, -1) {
 		return // or the sale is over, and the counter has gone with it
 	}
-	d := Difference{Item: it.Item, Redis: it.Left + held, SQL: has, Steps: it.Steps}
+	d := Difference{Item: it.Item, Redis: it.Left + held, SQL: has, Steps: it.Steps, item: it}
 	apart := d.Redis - has
 	switch d.Units = max(apart, -apart); {
 	case it.Gone:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/holdfast-go/holdfast/stock"
 )
@@ -61,7 +60,7 @@ func (r *Reconciler) Apply(ctx context.Context, p *Plan) (*Applied, error) {
 
 func (p *Plan) check() error {
 	switch {
-	case p == nil || p.Version != planVersion:
+	case p == nil || p.Version != planVersion || p.ID == "" || len(p.ID) > 64:
 		return fail(ErrInvalid, "the plan is not one of this package's: use Plan or ReadPlan")
 	case p.ReviewedBy == "":
 		return fail(ErrInvalid, "nobody has reviewed the plan: set reviewed_by")
@@ -107,7 +106,7 @@ func (r *Reconciler) apply(ctx context.Context, p *Plan) (*Applied, error) {
 		case d == nil:
 			outcome = ResultGone
 		default:
-			if err := r.correct(ctx, &c, d, p.ReviewedBy); err != nil {
+			if err := r.correct(ctx, p, &c, d); err != nil {
 				return done, fmt.Errorf("landing: correction %s of %s: %w", c.Action, c.Class, err)
 			}
 		}
@@ -129,6 +128,8 @@ func (p *Plan) fresh(now map[subject]*Difference) error {
 			}
 		case d.Units != c.Units:
 			return stale(c, d.Units)
+		case c.sum() && d.Steps != c.Steps: // of an operator, or of another plan
+			return fail(ErrStale, fmt.Sprintf("a step was made on the item of %s since the plan was made: compare and plan anew", c.Class))
 		case d.action != c.Action:
 			return fail(ErrInvalid, fmt.Sprintf("the correction of %s is %q, the plan says %q", c.Class, d.action, c.Action))
 		}
@@ -152,20 +153,20 @@ func stale(c *Correction, units int64) error {
 	return fail(ErrStale, fmt.Sprintf("%s was %d units when the plan was made, and is %d now: compare and plan anew", c.Class, c.Units, units))
 }
 
-// correct makes one correction. Steps on a counter have an operation id that belongs to the state which the plan has seen,
-// so that each is made once.
-func (r *Reconciler) correct(ctx context.Context, c *Correction, d *Difference, operator string) (err error) {
-	step := "reconcile/" + strconv.Itoa(c.Steps)
+// correct makes one correction. Steps on an item have an operation id that belongs to the plan, so that each is made once, and
+// are made only if the item is as the comparison has seen it: a step of somebody else, since then, makes them wrong.
+func (r *Reconciler) correct(ctx context.Context, p *Plan, c *Correction, d *Difference) (err error) {
+	step, operator, seen := "reconcile/"+p.ID, p.ReviewedBy, stock.AsSeen(d.item)
 	shop := r.e.counter
 	switch c.Action {
 	case ActionWithdraw:
-		_, err = shop.Adjust(ctx, c.Item, -c.Units, step, operator)
+		_, err = shop.Adjust(ctx, c.Item, -c.Units, step, operator, seen)
 	case ActionRestock:
-		_, err = shop.Adjust(ctx, c.Item, c.Units, step, operator)
+		_, err = shop.Adjust(ctx, c.Item, c.Units, step, operator, seen)
 	case ActionRestore:
-		_, err = shop.Restore(ctx, c.Item, c.Units, step, operator)
+		_, err = shop.Restore(ctx, c.Item, c.Units, step, operator, seen)
 	case ActionThaw:
-		_, err = shop.Thaw(ctx, c.Item, step+"/thaw", operator)
+		_, err = shop.Thaw(ctx, c.Item, step+"/thaw", operator, seen)
 	case ActionRelease:
 		err = r.release(ctx, &d.entry)
 	case ActionRemember:
@@ -182,8 +183,8 @@ func (r *Reconciler) correct(ctx context.Context, c *Correction, d *Difference, 
 	case ActionExpire:
 		_, err = shop.Expire(ctx, d.Key, d.ends)
 	}
-	if errors.Is(err, stock.ErrMismatch) && c.Action.order() >= ActionWithdraw.order() {
-		return &Error{sentinel: ErrStale, reason: "another plan has corrected the item meanwhile: compare and plan anew", cause: err}
+	if errors.Is(err, stock.ErrStale) || errors.Is(err, stock.ErrMismatch) && c.Action.order() >= ActionWithdraw.order() {
+		return &Error{sentinel: ErrStale, reason: "somebody else has made a step on the item meanwhile: compare and plan anew", cause: err}
 	}
 	return err
 }

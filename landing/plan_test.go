@@ -181,8 +181,7 @@ func TestTwoApplyAtOnce(t *testing.T) {
 	})
 }
 
-// What the counter looked like when a plan was made belongs to its step: an old plan does not correct a later difference of
-// the same size once more.
+// A plan is for the state that it was made for: an old one does not correct a later difference of the same size once more.
 func TestAnOldPlanDoesNotCorrectANewDifference(t *testing.T) {
 	t.Parallel()
 	b := plain1001(t, onPostgres)
@@ -191,7 +190,9 @@ func TestAnOldPlanDoesNotCorrectANewDifference(t *testing.T) {
 	p := b.reviewed(b.compare())
 	b.apply(p)
 	b.do("INCR", counter)
-	b.apply(p)
+	if _, err := b.r.Apply(t.Context(), p); !errors.Is(err, ErrStale) {
+		t.Errorf("Apply = %v, want it stale", err)
+	}
 	b.want(8, 9, 0)
 	b.apply(b.reviewed(b.compare()))
 	b.want(8, 8, 0)

@@ -104,7 +104,7 @@ func (s *sightings) add(j *judging) (open bool) {
 	for _, d := range j.found {
 		id := d.subject()
 		now[id] = true
-		if was, known := s.last[id]; known && was.Units == d.Units {
+		if was, known := s.last[id]; known && was.Units == d.Units && was.Steps == d.Steps {
 			s.sure[id] = d
 		} else {
 			delete(s.sure, id)
@@ -116,12 +116,15 @@ func (s *sightings) add(j *judging) (open bool) {
 		if now[id] {
 			continue
 		}
-		if d.sum() && unsettled[d.Item] {
+		if d.sum() && unsettled[d.Item] && j.items[d.Item].Steps == d.Steps {
 			open = open || s.sure[id].Class == ""
 			continue // this look says nothing about it
 		}
 		delete(s.last, id)
 		delete(s.sure, id)
+		if d.sum() && unsettled[d.Item] {
+			s.settled[d.Item] = 0 // an operator's step: what was added up before it is past
+		}
 	}
 	for name := range unsettled {
 		open = open || s.settled[name] == 0

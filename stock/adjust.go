@@ -10,8 +10,8 @@ import (
 //
 // operation names this step: a repeat of it changes nothing. operator, who decided it, is kept beside it until a day after
 // the sale. Its errors: ErrNotWarmed, ErrInsufficient, ErrMismatch if the operation id was used for another amount,
-// ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
-func (c *Counter) Adjust(ctx context.Context, item ID, delta int64, operation, operator string) (int64, error) {
+// ErrStale if the item is not [AsSeen], ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
+func (c *Counter) Adjust(ctx context.Context, item ID, delta int64, operation, operator string, opts ...StepOption) (int64, error) {
 	action, units := "restock", delta
 	if delta < 0 {
 		action, units = "withdraw", -delta
@@ -19,23 +19,23 @@ func (c *Counter) Adjust(ctx context.Context, item ID, delta int64, operation, o
 	if units < 1 || units > maxUnits {
 		return 0, &Error{sentinel: ErrInvalid, reason: "delta must be from 1 to 2^53-1 either way"}
 	}
-	return c.adjust(ctx, item, action, units, operation, operator)
+	return c.adjust(ctx, item, action, units, operation, operator, opts)
 }
 
 // Restore makes the item's counter again, with the given number of units (0 is fine), after it has gone while its sale was
 // running: evicted, or lost in a failover. Nobody but a comparison with SQL knows that number. A counter that is there is
 // not touched and the error is ErrInvalid as misuse; of a segmented item only the segments that are missing are made, the
 // first of them with the units. operation and operator are as for Adjust. Its errors: ErrNotWarmed if the switch has gone
-// too, ErrMismatch, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
-func (c *Counter) Restore(ctx context.Context, item ID, units int64, operation, operator string) (int64, error) {
+// too, ErrMismatch, ErrStale, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
+func (c *Counter) Restore(ctx context.Context, item ID, units int64, operation, operator string, opts ...StepOption) (int64, error) {
 	if units < 0 || units > maxUnits {
 		return 0, &Error{sentinel: ErrInvalid, reason: "units must be from 0 to 2^53-1"}
 	}
-	return c.adjust(ctx, item, "restore", units, operation, operator)
+	return c.adjust(ctx, item, "restore", units, operation, operator, opts)
 }
 
-func (c *Counter) adjust(ctx context.Context, item ID, action string, units int64, operation, operator string) (int64, error) {
-	left, err := c.adjustOnce(ctx, item, action, units, operation, operator)
+func (c *Counter) adjust(ctx context.Context, item ID, action string, units int64, operation, operator string, opts []StepOption) (int64, error) {
+	left, err := c.adjustOnce(ctx, item, action, units, operation, operator, opts)
 	if err != nil {
 		return left, err
 	}
@@ -47,12 +47,16 @@ func (c *Counter) adjust(ctx context.Context, item ID, action string, units int6
 }
 
 // adjustOnce works on the item's first segment; units move to the others when they are wanted there.
-func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units int64, operation, operator string) (int64, error) {
+func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units int64, operation, operator string, opts []StepOption) (int64, error) {
 	var text string
 	if err := checkID("the item", item, &text, true); err != nil {
 		return 0, err
 	}
 	if err := checkOperation(operation, operator); err != nil {
+		return 0, err
+	}
+	s, err := newStep(text, opts)
+	if err != nil {
 		return 0, err
 	}
 	c.places.forget(text, "")
@@ -61,11 +65,11 @@ func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units 
 		return 0, err
 	}
 	if action == "restore" && p.segments > 1 && !c.keys.quota {
-		return c.restoreSegments(ctx, text, p, units, operation, operator)
+		return c.restoreSegments(ctx, text, p, units, operation, operator, s)
 	}
 	l := &line{item: text, place: p, part: c.segment(p, 0)}
 	for range mostTurns {
-		a, err := c.sendAdjust(ctx, l, action, units, operation, operator)
+		a, err := c.sendAdjust(ctx, l, action, units, operation, operator, s)
 		if err != nil {
 			return 0, err
 		}
@@ -83,13 +87,13 @@ func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units 
 	return 0, fail(ErrOverloaded, "others were faster each time")
 }
 
-func (c *Counter) sendAdjust(ctx context.Context, l *line, action string, units int64, operation, operator string) (answer, error) {
+func (c *Counter) sendAdjust(ctx context.Context, l *line, action string, units int64, operation, operator string, s step) (answer, error) {
 	keys := c.keys.appendCounter([]string{c.keys.control(l.part, l.item)}, l.part, l.item, c.shards(l.place))
-	return c.run(ctx, c.scripts.adjust, keys, action, units, operation, operator, c.keys.channel(), l.item)
+	return c.run(ctx, c.scripts.adjust, keys, action, units, operation, operator, c.keys.channel(), l.item, s.counter(l.part))
 }
 
 // restoreSegments makes the segments that are missing. A repeat finds its operation in those it has made before.
-func (c *Counter) restoreSegments(ctx context.Context, item string, p place, units int64, operation, operator string) (int64, error) {
+func (c *Counter) restoreSegments(ctx context.Context, item string, p place, units int64, operation, operator string, s step) (int64, error) {
 	left, made := int64(0), false
 	for i := range p.segments {
 		l := &line{item: item, place: p, part: c.segment(p, i)}
@@ -97,7 +101,7 @@ func (c *Counter) restoreSegments(ctx context.Context, item string, p place, uni
 		if made {
 			give = 0
 		}
-		a, err := c.sendAdjust(ctx, l, "restore", give, operation, operator)
+		a, err := c.sendAdjust(ctx, l, "restore", give, operation, operator, s)
 		if err != nil {
 			return 0, err
 		}
@@ -133,7 +137,14 @@ func adjusted(a answer) (int64, error) {
 	case -3:
 		return 0, misuse("the counter is not missing: use Adjust")
 	case codeMismatch:
-		return 0, fail(ErrMismatch, "")
+		return 0, mismatched(a)
 	}
 	return 0, corrupt("answer of a script")
+}
+
+func mismatched(a answer) error {
+	if a.int(1) == 1 {
+		return fail(ErrStale, "compare anew")
+	}
+	return fail(ErrMismatch, "")
 }

@@ -241,7 +241,7 @@ func (c *Counter) freeze(ctx context.Context, h *heldLine) error {
 	}
 	for n := range h.line.place.segments {
 		key := c.keys.control(c.segment(h.line.place, n), h.line.item)
-		if _, err := c.run(ctx, c.scripts.toggle, []string{key}, "freeze", "", ""); err != nil {
+		if _, err := c.run(ctx, c.scripts.toggle, []string{key}, "freeze", "", "", ""); err != nil {
 			return err
 		}
 	}

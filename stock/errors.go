@@ -20,6 +20,8 @@ var (
 	ErrReleased error = fault.New(fault.Released, "stock: done and given back since")
 	// ErrMismatch: the request id, the order id or the operation id is known, for something else.
 	ErrMismatch error = fault.New(fault.Mismatch, "stock: id already used for something else")
+	// ErrStale: the item is not as it was seen, so a step that was worked out from that was not made. See [AsSeen].
+	ErrStale error = fault.New(fault.VersionConflict, "stock: item changed since it was surveyed")
 	// ErrInFlight: an order of several lines is still being taken under this request id.
 	ErrInFlight error = fault.New(fault.InFlight, "stock: request still running")
 	// ErrPaused: the item's sale is paused by an operator, or frozen because SQL had less than Redis promised.

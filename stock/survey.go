@@ -51,8 +51,9 @@ type SurveyedItem struct {
 	// counters and orders do not belong to one instant, and adding them up proves nothing.
 	Unsettled bool
 
-	read    map[int]int64 // partition -> when its counter was read, Unix milliseconds
-	returns int64
+	read     map[int]int64 // partition -> when its counter was read, Unix milliseconds
+	returns  int64
+	switches map[int]seenSwitch // by partition
 }
 
 // SurveyedOrder is an order whose units are held, or were.
@@ -170,7 +171,7 @@ func (c *Counter) surveyItems(ctx context.Context, switches []string) (items map
 		p := c.keys.parse(key)
 		it := items[p.item]
 		if it == nil {
-			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, Until: map[string]time.Time{}, read: map[int]int64{}}
+			it = &SurveyedItem{Item: p.item, Limits: map[string]Limit{}, Until: map[string]time.Time{}, read: map[int]int64{}, switches: map[int]seenSwitch{}}
 			items[p.item] = it
 		}
 		if err == nil {
@@ -204,8 +205,9 @@ func (it *SurveyedItem) add(part int, a answer) error {
 	it.Segments = append(it.Segments, left)
 	it.Left += max(left, 0)
 	var ends int64
+	sw := seenSwitch{left: left}
 	numbers := map[string]*int64{
-		"moving": &it.Moving, "warmed": &it.Warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &it.Withheld,
+		"moving": &it.Moving, "warmed": &sw.warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &sw.withheld,
 		"returns": &it.returns, "end": &ends,
 	}
 	for i := 3; i+1 < len(a); i += 2 {
@@ -217,11 +219,11 @@ func (it *SurveyedItem) add(part int, a answer) error {
 			}
 			*to += n
 		}
-		if name == "state" && (it.State == "" || it.State == stateOpen) {
-			it.State = value
+		if name == "state" {
+			sw.state = value
 		}
 		if strings.HasPrefix(name, "op:") {
-			it.Steps++
+			sw.steps++
 		}
 		if activity, ok := strings.CutPrefix(name, "act:"); ok {
 			f := strings.Fields(value)
@@ -241,6 +243,13 @@ func (it *SurveyedItem) add(part int, a answer) error {
 			it.Limits[activity] = limit
 		}
 	}
+	if it.State == "" || it.State == stateOpen {
+		it.State = sw.state
+	}
+	it.switches[part] = sw
+	it.Steps += sw.steps
+	it.Warmed += sw.warmed
+	it.Withheld += sw.withheld
 	it.Ends = later(it.Ends, time.UnixMilli(ends))
 	if left < 0 && at < ends+time.Hour.Milliseconds() {
 		it.Gone = true

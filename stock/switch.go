@@ -6,36 +6,41 @@ import "context"
 // were taken are confirmed and released as ever. It may be called twice. Its errors: ErrNotWarmed, ErrInvalid,
 // ErrUnavailable, ErrUnknownOutcome.
 func (c *Counter) Pause(ctx context.Context, item ID) error {
-	_, err := c.toggle(ctx, item, "pause", "", "")
+	_, err := c.toggle(ctx, item, "pause", "", "", nil)
 	return err
 }
 
 // Resume opens a paused sale again. It may be called twice. A frozen item, one of which SQL had less than Redis promised,
 // stays closed and the error is ErrPaused: only Thaw opens it. The other errors are those of Pause.
 func (c *Counter) Resume(ctx context.Context, item ID) error {
-	_, err := c.toggle(ctx, item, "resume", "", "")
+	_, err := c.toggle(ctx, item, "resume", "", "", nil)
 	return err
 }
 
 // Thaw opens an item that was frozen because SQL refused units that Redis had sold. Those units are booked as withdrawn, as
 // SQL never had them, and it returns how many they were. operation names this step: a repeat of it changes nothing and
 // returns the same. operator, who decided it, is kept beside it. Call it once Redis and SQL have been compared.
-// Its errors: ErrNotWarmed, ErrMismatch, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
-func (c *Counter) Thaw(ctx context.Context, item ID, operation, operator string) (int64, error) {
+// Its errors: ErrNotWarmed, ErrMismatch if the operation id was used for something else, ErrStale if the item is not [AsSeen],
+// ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
+func (c *Counter) Thaw(ctx context.Context, item ID, operation, operator string, opts ...StepOption) (int64, error) {
 	if err := checkOperation(operation, operator); err != nil {
 		return 0, err
 	}
-	return c.toggle(ctx, item, "thaw", operation, operator)
+	return c.toggle(ctx, item, "thaw", operation, operator, opts)
 }
 
-func (c *Counter) toggle(ctx context.Context, item ID, action, operation, operator string) (int64, error) {
+func (c *Counter) toggle(ctx context.Context, item ID, action, operation, operator string, opts []StepOption) (int64, error) {
 	var text string
 	if err := checkID("the item", item, &text, true); err != nil {
 		return 0, err
 	}
+	s, err := newStep(text, opts)
+	if err != nil {
+		return 0, err
+	}
 	units := int64(0)
-	err := c.everySegment(ctx, text, func(part int, _ place) error {
-		a, err := c.run(ctx, c.scripts.toggle, []string{c.keys.control(part, text)}, action, operation, operator)
+	err = c.everySegment(ctx, text, func(part int, _ place) error {
+		a, err := c.run(ctx, c.scripts.toggle, []string{c.keys.control(part, text)}, action, operation, operator, s.sale(part))
 		if err != nil {
 			return err
 		}
@@ -49,7 +54,7 @@ func (c *Counter) toggle(ctx context.Context, item ID, action, operation, operat
 		case codeNotWarmed:
 			return fail(ErrNotWarmed, "")
 		case codeMismatch:
-			return fail(ErrMismatch, "")
+			return mismatched(a)
 		}
 		return corrupt("answer of a script")
 	})

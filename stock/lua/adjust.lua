@@ -3,13 +3,16 @@
 -- KEYS  1 switch    then the shards of the counter
 -- ARGV  1 restock, withdraw, or restore for a counter that has gone    2 units    3 operation id    4 operator
 --       5 channel to tell, and 6 the item, that there are units again
+--       7 how all must be, empty: no matter how. Steps and units warmed that the switch knows, 1 or 0 for the counter being
+--       there; or - for no switch
 --
 -- Returns {1, left}: done now, or by an earlier call with this operation id. {-1} no counter or no switch.
--- {-2, left} not enough to withdraw. {-3, left} nothing to restore. {-5} the operation id belongs to something else.
--- {-10, 'argument' or 'stored', what}. Everything is checked before the first write. Complexity: O(shards).
+-- {-2, left} not enough to withdraw. {-3, left} nothing to restore. {-5} the operation id belongs to something else;
+-- {-5, 1} it is not as it must be. {-10, 'argument' or 'stored', what}. Everything is checked before the first write.
+-- Complexity: O(shards), and O(fields of the switch) with ARGV 7.
 
 local action, units, shards = ARGV[1], int(ARGV[2]), #KEYS - 1
-if shards < 1 or #ARGV ~= 6 or action ~= 'restock' and action ~= 'withdraw' and action ~= 'restore' then
+if shards < 1 or #ARGV ~= 7 or action ~= 'restock' and action ~= 'withdraw' and action ~= 'restore' then
     return {-10, 'argument', 'action'}
 end
 if not units or units < 1 and action ~= 'restore' then
@@ -24,7 +27,7 @@ if left == false then
 end
 local op = 'op:' .. ARGV[3]
 local field = action == 'restock' and 'restocked' or 'withdrawn'
-local switch = redis.pcall('HMGET', KEYS[1], 'state', field, 'returns', 'end', op)
+local switch = redis.pcall('HMGET', KEYS[1], 'state', field, 'returns', 'end', op, 'warmed')
 if broken(switch) then
     return {-10, 'stored', 'switch'}
 end
@@ -41,6 +44,17 @@ if switch[5] then
         return {-5}
     end
     return {1, left and digits(left) or '0'}
+end
+if ARGV[7] ~= '' then
+    local steps = 0
+    for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
+        if string.sub(name, 1, 3) == 'op:' then
+            steps = steps + 1
+        end
+    end
+    if ARGV[7] ~= digits(steps) .. ' ' .. (switch[6] or '') .. (left and ' 1' or ' 0') then
+        return {-5, 1}
+    end
 end
 if action == 'restore' and left then
     return {-3, digits(left)}

@@ -1,15 +1,17 @@
 -- Turns an item's sale on and off.
 --
 -- KEYS  1 switch
--- ARGV  1 pause, resume, freeze or thaw    2 operation id and 3 operator, of a thaw
+-- ARGV  1 pause, resume, freeze or thaw    of a thaw: 2 operation id    3 operator    4 state and units withheld as they must
+--       be, empty: no matter how
 --
 -- Returns {1, state, units}: done, or it was so before; units are those that a thaw has booked as withdrawn.
--- {0, state}: frozen, and only a thaw ends that. {-1} no switch. {-5} the operation id belongs to something else.
+-- {0, state}: frozen, and only a thaw ends that. {-1} no switch. {-5} the operation id belongs to something else;
+-- {-5, 1} it is not as it must be.
 -- {-10, 'argument' or 'stored', what}. Everything is checked before the first write. Complexity: O(1).
 
 local action, op = ARGV[1], 'op:' .. (ARGV[2] or '')
 local states = {pause = 'paused', resume = 'open', freeze = 'frozen'}
-if #KEYS ~= 1 or #ARGV ~= 3 or not states[action] and (action ~= 'thaw' or ARGV[2] == '') then
+if #KEYS ~= 1 or #ARGV ~= 4 or not states[action] and (action ~= 'thaw' or ARGV[2] == '') then
     return {-10, 'argument', 'action'}
 end
 local switch = redis.pcall('HMGET', KEYS[1], 'state', 'withheld', 'withdrawn', op)
@@ -30,6 +32,9 @@ if action == 'thaw' then
             return {-5}
         end
         return {1, state, units}
+    end
+    if ARGV[4] ~= '' and ARGV[4] ~= state .. ' ' .. switch[2] then
+        return {-5, 1}
     end
     redis.call('HSET', KEYS[1], 'state', state == 'frozen' and 'open' or state, 'withheld', '0',
         'withdrawn', digits(withdrawn + withheld), op, 'thaw ' .. digits(withheld) .. ' ' .. digits(clock()) .. ' ' .. ARGV[3])
