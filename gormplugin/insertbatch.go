@@ -123,15 +123,19 @@ func (b *batch) insertSkipping(from, to int) error {
 	if err != nil {
 		return err
 	}
-	var left []int
+	asked := make([]int, 0, to-from)
 	for i := from; i < to; i++ {
+		asked = append(asked, i)
+	}
+	in := b.match(asked, returned)
+	var left []int
+	for _, i := range asked {
 		o := b.rows[i]
-		row, ok := returned[requestKey(o.id)]
+		row, ok := in[i]
 		if !ok {
 			left = append(left, i)
 			continue
 		}
-		delete(returned, requestKey(o.id)) // a second row with this id was passed over
 		for _, f := range b.request.Schema.FieldsWithDefaultDBValue {
 			if v, _ := f.ValueOf(o.ctx, row); f.Readable {
 				if err := f.Set(o.ctx, o.row, v); err != nil {
@@ -143,8 +147,35 @@ func (b *batch) insertSkipping(from, to int) error {
 	return b.explain(left)
 }
 
-// insertReturning sends one INSERT and returns what came back, by request id.
-func (b *batch) insertReturning(from, to int) (map[string]reflect.Value, error) {
+// match says which rows of the table, each of them for one, some rows of the batch are, by request id: one that says the same
+// before one that says the same but for blanks at its end, with which a column of fixed length fills it up.
+func (b *batch) match(some []int, stored []reflect.Value) map[int]reflect.Value {
+	found := map[int]reflect.Value{}
+	for _, key := range []func(any) string{requestText, requestKey} {
+		at := make(map[string]int, len(stored))
+		for n, row := range stored {
+			if row.IsValid() {
+				id, _ := b.request.ValueOf(b.tx.Statement.Context, row)
+				at[key(id)] = n
+			}
+		}
+		for _, i := range some {
+			if _, ok := found[i]; ok {
+				continue
+			}
+			text := key(b.rows[i].id)
+			if n, ok := at[text]; ok {
+				found[i] = stored[n]
+				stored[n] = reflect.Value{}
+				delete(at, text)
+			}
+		}
+	}
+	return found
+}
+
+// insertReturning sends one INSERT and returns what came back.
+func (b *batch) insertReturning(from, to int) ([]reflect.Value, error) {
 	columns := []clause.Column{{Name: b.request.DBName}}
 	for _, f := range b.request.Schema.FieldsWithDefaultDBValue {
 		if f.Readable && f != b.request {
@@ -164,13 +195,7 @@ func (b *batch) insertReturning(from, to int) (map[string]reflect.Value, error) 
 	if err := send.Find(out.Interface()).Error; err != nil {
 		return nil, err
 	}
-	returned := make(map[string]reflect.Value, to-from)
-	for i := range out.Elem().Len() {
-		row := out.Elem().Index(i)
-		id, _ := b.request.ValueOf(b.tx.Statement.Context, row)
-		returned[requestKey(id)] = row
-	}
-	return returned, nil
+	return elementsOf(out), nil
 }
 
 // explain finds out why rows were passed over: their requests' rows are there, or others are in the way.
@@ -187,14 +212,9 @@ func (b *batch) explain(left []int) error {
 	if err := b.rows[0].reader().Where(own).Find(stored.Interface()).Error; err != nil {
 		return err
 	}
-	byID := make(map[string]reflect.Value, len(left))
-	for i := range stored.Elem().Len() {
-		row := stored.Elem().Index(i)
-		id, _ := b.request.ValueOf(b.tx.Statement.Context, row)
-		byID[requestKey(id)] = row
-	}
+	there := b.match(left, elementsOf(stored))
 	for _, i := range left {
-		if row, ok := byID[requestKey(b.rows[i].id)]; ok {
+		if row, ok := there[i]; ok {
 			b.rows[i].row.Set(row)
 			b.each[i] = b.alreadyApplied(i)
 			continue
@@ -204,6 +224,15 @@ func (b *batch) explain(left []int) error {
 		}
 	}
 	return nil
+}
+
+// elementsOf returns the elements of the slice that p points to.
+func elementsOf(p reflect.Value) []reflect.Value {
+	all := make([]reflect.Value, p.Elem().Len())
+	for i := range all {
+		all[i] = p.Elem().Index(i)
+	}
+	return all
 }
 
 // insertOne inserts a row by itself, which names the index that is in the way.
@@ -238,8 +267,8 @@ func (b *batch) pointers(from, to int) any {
 	return rows.Interface()
 }
 
-// requestKey makes a request id comparable. A column of fixed length comes back filled up with blanks.
-func requestKey(id any) string {
+// requestText makes a request id comparable.
+func requestText(id any) string {
 	v := reflect.ValueOf(id)
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -251,7 +280,10 @@ func requestKey(id any) string {
 	case !v.IsValid():
 		return ""
 	case v.Kind() == reflect.String:
-		return strings.TrimRight(v.String(), " ")
+		return v.String()
 	}
-	return strings.TrimRight(fmt.Sprint(v.Interface()), " ")
+	return fmt.Sprint(v.Interface())
 }
+
+// requestKey is requestText without the blanks at its end, with which a column of fixed length fills it up.
+func requestKey(id any) string { return strings.TrimRight(requestText(id), " ") }

@@ -69,6 +69,32 @@ func TestInsertBatchTellsRowsApart(t *testing.T) {
 	})
 }
 
+// Two requests whose ids differ by a blank are two where the database says so, and each row is told what became of itself.
+func TestInsertBatchTellsBlanksApart(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		db := newDatabase(t, d.name).shop(t, gorm.Config{})
+		for range 2 {
+			rows := []*shopOrder{
+				{RequestID: "x", OrderNo: "n1", UserID: 1, ItemID: 1001},
+				{RequestID: "x ", OrderNo: "n2", UserID: 2, ItemID: 1001},
+			}
+			each, err := InsertBatch(db, rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, err := range each {
+				var stored []shopOrder
+				if err := db.Where("order_no = ?", rows[i].OrderNo).Find(&stored).Error; err != nil || len(stored) != 1 || stored[0].ID != rows[i].ID {
+					t.Errorf("row %d: in memory %+v, stored %+v, %v", i, rows[i], stored, err)
+				}
+				if number := fmt.Sprint("n", i+1); err == nil && rows[i].OrderNo != number || d.name != dialectMySQL && rows[i].OrderNo != number {
+					t.Errorf("row %d: %v, and in memory %+v", i, err, rows[i])
+				}
+			}
+		}
+	})
+}
+
 // All rows of a batch that is free of duplicates go in one statement, and get their ids.
 func TestInsertBatchIsOneStatement(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {

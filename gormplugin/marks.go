@@ -9,6 +9,8 @@ type Marks struct {
 	// Request, Fence and Version are the columns of those marks. Request is "" too for a column marked last, which is no
 	// unique id.
 	Request, Fence, Version string
+	// StrictFence is true for a fence that is marked strict: a write that does not commute needs a number.
+	StrictFence bool
 }
 
 // MarksOf returns the marks of a model, from its tags and [WithColumn] alike, for whoever writes code over the models of
@@ -41,6 +43,7 @@ func MarksOf(db *gorm.DB, model any) (Marks, error) {
 			*of.to = of.column.name
 		}
 	}
+	m.StrictFence = e.table.fence != nil && e.table.fence.strict
 	return m, nil
 }
 
