@@ -17,8 +17,9 @@ var (
 	// given back; whether a late payment is refunded or the order is sold anew is the service's decision.
 	ErrClosed error = fault.New(fault.AlreadyReleased, "landing: order closed")
 	// ErrNotLanded: there is no row of this order yet. If it was accepted it will land: try again later.
-	ErrNotLanded error = fault.New(fault.NotFound, "landing: order not landed")
-	// ErrStale: Redis and SQL differ otherwise than when the plan was made; nothing was done. Compare and plan anew.
+	ErrNotLanded error = fault.New(fault.NotLanded, "landing: order not landed")
+	// ErrStale: Redis and SQL differ otherwise than when the plan was made, and what the plan says of that was not done. Compare
+	// and plan anew.
 	ErrStale error = fault.New(fault.VersionConflict, "landing: plan is stale")
 	// ErrNotFound: there is no such dead letter: replayed, given up, or never there.
 	ErrNotFound error = fault.New(fault.NotFound, "landing: no such dead letter")

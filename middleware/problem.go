@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -41,8 +42,8 @@ type row struct {
 
 // rows is the one table from error type to answer. It answers for stock and gormplugin without importing them.
 var rows = map[fault.Type]row{
-	fault.AlreadyConfirmed: {http.StatusConflict, "Already confirmed", "The hold was confirmed before; it cannot be given back."},
-	fault.AlreadyReleased:  {http.StatusConflict, "Already released", "The hold was given back before; it cannot be confirmed."},
+	fault.AlreadyConfirmed: {http.StatusConflict, "Already confirmed", "This was paid for or confirmed before."},
+	fault.AlreadyReleased:  {http.StatusConflict, "Already released", "This was closed or given back before."},
 	fault.BodyEncoding:     {http.StatusUnsupportedMediaType, "Encoded body", "Send the body without a Content-Encoding."},
 	fault.BodyTooLarge:     {http.StatusRequestEntityTooLarge, "Body too large", "The body is over the limit of this route."},
 	fault.Busy:             {http.StatusTooManyRequests, "Busy", "Another request works on the same thing. Try again later."},
@@ -66,6 +67,7 @@ var rows = map[fault.Type]row{
 	fault.Misuse:           {http.StatusInternalServerError, "Internal error", "The service is not set up correctly."},
 	fault.NotFound:         {http.StatusNotFound, "Not found", "This does not exist."},
 	fault.NotHeld:          {http.StatusConflict, "Not held", "Nothing is held under this order."},
+	fault.NotLanded:        {http.StatusConflict, "Not there yet", "There is no such order yet. If it was accepted a moment ago, try again in a second."},
 	fault.NotStarted:       {http.StatusConflict, "Not started", "The sale has not started."},
 	fault.NotWarmed:        {http.StatusServiceUnavailable, "Not ready", "The sale is not ready yet. Try again later."},
 	fault.Overloaded:       {http.StatusServiceUnavailable, "Overloaded", "Too much is waiting to be worked on. Try again with the same idempotency key."},
@@ -157,12 +159,20 @@ func (p *Problem) retryHeader() string {
 // WriteProblem answers a request with the problem that err is: status, application/problem+json, Retry-After where it
 // may be tried again, Cache-Control: no-store. It is for handlers, and answers the errors of lock, dedup, stock and
 // gormplugin as the guard itself answers; every other error is a 500 whose text is neither shown nor logged, so log it
-// before. On HEAD there is no body.
+// before. An error that says the service has called holdfast wrongly is a 500 too, and its text, which holds no value, goes to
+// [slog.Default]. On HEAD there is no body.
 //
 // An error that only says that the request's context has ended is answered by the cause of that, where it has one: a
 // lock that was lost is a 503. Where the writer can tell that the answer has begun, WriteProblem does nothing. An error
 // handler set with [WithErrorHandler] is not asked.
 func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
+	if t := fault.TypeOf(err); t == fault.Misuse || t == fault.Unguarded {
+		slog.LogAttrs(r.Context(), slog.LevelError, "holdfast: a handler cannot work", slog.String("error_type", string(t)), slog.String("error", textOf(err)))
+	}
+	writeProblem(w, r, err)
+}
+
+func writeProblem(w http.ResponseWriter, r *http.Request, err error) {
 	if begun(w) {
 		return
 	}

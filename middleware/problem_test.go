@@ -1,10 +1,12 @@
 package middleware
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -216,5 +218,25 @@ func TestWriteProblemTellsTheCause(t *testing.T) {
 	WriteProblem(rec, r, fmt.Errorf("query: %w", ctx.Err()))
 	if rec.Code != 503 || !strings.Contains(rec.Body.String(), `"code":"lost"`) {
 		t.Errorf("status %d, body %s, want 503 lost", rec.Code, rec.Body)
+	}
+}
+
+// A handler that calls holdfast wrongly, on a route without an idempotency key say, is told about in the log, with what to do; an
+// error of the service's own is not.
+func TestMisuseInAHandlerIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	for err, want := range map[error]string{
+		fault.New(fault.Misuse, "stock: no request id: mount Dedup on the route"): "mount Dedup on the route",
+		errors.New("secret"): "",
+		fault.New(fault.Insufficient, "stock: not enough left"): "",
+	} {
+		log.Reset()
+		WriteProblem(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders", nil), err)
+		if got := log.String(); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%v: log %q, want %q", err, got, want)
+		}
 	}
 }

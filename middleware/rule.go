@@ -100,7 +100,7 @@ func (r *rule) refuse(w http.ResponseWriter, req *http.Request, at *place, err e
 		r.g.onError(w, req, err)
 		return
 	}
-	WriteProblem(w, req, err)
+	writeProblem(w, req, err)
 }
 
 // textOf returns the text of an error of ours, which holds no value and no address, and none of others.

@@ -41,6 +41,7 @@ const (
 	Misuse           Type = "misuse"            // holdfast was called wrongly: the service's fault
 	NotFound         Type = "not_found"         // the row is not there
 	NotHeld          Type = "not_held"          // nothing is held under this order
+	NotLanded        Type = "not_landed"        // the order was accepted, if ever, and has no row yet
 	NotStarted       Type = "not_started"       // the sale has not begun
 	NotWarmed        Type = "not_warmed"        // the counter is not there
 	Overloaded       Type = "overloaded"        // landing is too far behind
@@ -59,7 +60,7 @@ const (
 var all = []Type{
 	AlreadyConfirmed, AlreadyReleased, BodyEncoding, BodyTooLarge, Busy, Closed, Conflict, Corrupt, Duplicate, Ended,
 	ForeignKey, InFlight, Insufficient, Internal, Interrupted, Invalid, KeyMalformed, KeyMissing, LeaseReleased,
-	LimitReached, Lost, Mismatch, Misuse, NotFound, NotHeld, NotStarted, NotWarmed, Overloaded, Paused, RateLimited,
+	LimitReached, Lost, Mismatch, Misuse, NotFound, NotHeld, NotLanded, NotStarted, NotWarmed, Overloaded, Paused, RateLimited,
 	Released, StaleFence, TooManyKeys, Unavailable, Unguarded, UnknownOutcome, VersionConflict, Withdrawn,
 }
 
@@ -69,7 +70,7 @@ func All() []Type { return slices.Clone(all) }
 // Retryable reports whether the same request, with the same request id, may succeed later without anybody's doing.
 func (t Type) Retryable() bool {
 	switch t {
-	case Busy, Closed, Conflict, InFlight, Lost, NotWarmed, Overloaded, RateLimited, Unavailable, UnknownOutcome:
+	case Busy, Closed, Conflict, InFlight, Lost, NotLanded, NotWarmed, Overloaded, RateLimited, Unavailable, UnknownOutcome:
 		return true
 	}
 	return false
