@@ -53,6 +53,11 @@ func TestWrongIDsAreRefused(t *testing.T) {
 		"long order id":        {func(o *Order) { o.ID = long }, "invalid"},
 		"long request id":      {func(o *Order) { o.RequestID = long }, "invalid"},
 		"no request id":        {func(o *Order) { o.RequestID = "" }, "misuse"},
+		"blank at the end":     {func(o *Order) { o.RequestID = "x " }, "invalid"},
+		"blank at the front":   {func(o *Order) { o.User = "\u00a0x" }, "invalid"},
+		"a zero byte":          {func(o *Order) { o.RequestID = "x\x00y" }, "invalid"},
+		"not UTF-8":            {func(o *Order) { o.Item = "x\xff" }, "invalid"},
+		"a line feed":          {func(o *Order) { o.Variant = "größe\n1" }, "invalid"},
 	} {
 		o := good
 		tt.change(&o)

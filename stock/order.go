@@ -271,6 +271,8 @@ func checkID(name string, from ID, to *string, required bool) *Error {
 		return &Error{sentinel: ErrInvalid, reason: name + " is empty"}
 	case len(text) > maxID:
 		return &Error{sentinel: ErrInvalid, reason: name + " is longer than " + strconv.Itoa(maxID) + " bytes"}
+	case !storable(text):
+		return &Error{sentinel: ErrInvalid, reason: name + " must be valid UTF-8, without control characters, and must not begin or end with a blank: SQL would refuse it or change it"}
 	}
 	*to = text
 	return nil
