@@ -55,7 +55,7 @@ func (e *engine) landIn(tx *gorm.DB, ms []*message, fates []fate, ours []bool) e
 	rows := make([]orderRow, len(ms))
 	for i, m := range ms {
 		var err error
-		if rows[i], err = e.row(&m.entry); err != nil {
+		if rows[i], err = e.row(tx, &m.entry); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (e *engine) keepClosed(tx *gorm.DB, entries []*stock.Entry, some []int, fat
 	rows := make([]orderRow, len(some))
 	for n, i := range some {
 		var err error
-		if rows[n], err = e.closedRow(entries[i], why); err != nil {
+		if rows[n], err = e.closedRow(tx, entries[i], why); err != nil {
 			return err
 		}
 	}
@@ -163,8 +163,8 @@ func kept(entry *stock.Entry, row orderRow, err error, why stock.Reason, outcome
 }
 
 // closedRow makes the row of an order that is refused.
-func (e *engine) closedRow(entry *stock.Entry, why stock.Reason) (orderRow, error) {
-	row, err := e.row(entry)
+func (e *engine) closedRow(tx *gorm.DB, entry *stock.Entry, why stock.Reason) (orderRow, error) {
+	row, err := e.row(tx, entry)
 	if err != nil {
 		return orderRow{}, err
 	}

@@ -55,8 +55,10 @@ func usualPace() pace {
 }
 
 // New returns a Lander. order makes the row of an accepted order: the ids of an Entry are texts, so it reads the numbers
-// that its columns want. It has no effect and is called more than once. What it leaves zero of request column and order
-// number is filled in; the row is unpaid unless it says paid, which is for sales without payment: the order is then
+// that its columns want. It has no effect and is called more than once. What it leaves zero of the columns that landing knows
+// (request, order number, item, variant, activity, user, units, nth) is filled in, BeforeSave and BeforeCreate run on the row,
+// and one whose request, order number, item or units are then not the order's is refused. Other hooks do not run: WithHandler is
+// for what they would do. The row is unpaid unless it says paid, which is for sales without payment: the order is then
 // confirmed as soon as it has landed.
 //
 // The error names everything that is wrong at once: options, a database without the plugin, a model without a column that is

@@ -183,7 +183,7 @@ func TestErrors(t *testing.T) {
 		typ   string
 		again bool
 	}{
-		{fail(ErrNotLanded, ""), "not_found", true},
+		{fail(ErrNotLanded, ""), "not_landed", true},
 		{fail(ErrUnavailable, ""), "unavailable", true},
 		{fail(ErrAlreadyPaid, ""), "already_confirmed", false},
 		{fail(ErrClosed, ""), "already_released", false},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/schema"
@@ -21,6 +22,7 @@ type orderModel struct {
 	reason                                    *schema.Field // nil: not kept
 	item, variant, activity, user, units, nth *schema.Field // nil: not there
 	unpaid, paid, closed                      any           // as the status field holds them
+	versioned                                 bool
 	ownIndexes                                map[string]bool
 }
 
@@ -39,8 +41,11 @@ func newOrderModel(db *gorm.DB, typ reflect.Type, cfg *config) (*orderModel, err
 	if err != nil {
 		return nil, err
 	}
-	m.schema = s
+	m.schema, m.versioned = s, marks.Version != ""
 	var faults []error
+	if marks.StrictFence {
+		faults = append(faults, fmt.Errorf("landing: model %s has a strict fence, and orders land, are paid and are closed under no lock: leave strict out, or the fence", s.Name))
+	}
 	if m.request = s.LookUpField(marks.Request); marks.Request == "" || m.request == nil {
 		faults = append(faults, fmt.Errorf("landing: model %s has no request column: mark one with guard:\"request\", under a unique index of its own", s.Name))
 	}
@@ -77,6 +82,9 @@ func newOrderModel(db *gorm.DB, typ reflect.Type, cfg *config) (*orderModel, err
 		faults = append(faults, m.readStates(cfg.status))
 	}
 	if m.number != nil {
+		if typ := strings.ToLower(string(m.number.DataType)); m.number.FieldType.Kind() == reflect.String && !keepsText(typ) {
+			faults = append(faults, fmt.Errorf("landing: model %s: column %s of type %s may write an order number otherwise than it is: make it a text", s.Name, m.number.DBName, typ))
+		}
 		for _, idx := range s.ParseIndexes() {
 			if idx.Class == "UNIQUE" && len(idx.Fields) == 1 && idx.Fields[0].Field == m.number {
 				m.ownIndexes[idx.Name] = true
@@ -106,11 +114,32 @@ func (m *orderModel) readStates(s Status) error {
 			return fmt.Errorf("landing: model %s: column %s cannot hold the state %s: give its values with WithStatus", m.schema.Name, m.status.DBName, state.name)
 		}
 		*state.to = plain(m.status, row)
+		if _, zero := m.status.ValueOf(context.Background(), row.Elem()); zero && m.status.HasDefaultValue && !m.defaults(*state.to) {
+			return fmt.Errorf("landing: model %s: the state %s is the zero value of column %s, which has another default: a row that is to be %s would get that one; drop the default, or number the states otherwise",
+				m.schema.Name, state.name, m.status.DBName, strings.ToLower(state.name))
+		}
 	}
 	if reflect.DeepEqual(m.unpaid, m.paid) || reflect.DeepEqual(m.paid, m.closed) || reflect.DeepEqual(m.unpaid, m.closed) {
 		return fmt.Errorf("landing: model %s: the three states in column %s are not different", m.schema.Name, m.status.DBName)
 	}
 	return nil
+}
+
+// defaults reports whether a row gets this state where none is given.
+func (m *orderModel) defaults(state any) bool {
+	row := reflect.New(m.typ)
+	text := strings.Trim(m.status.DefaultValue, "'")
+	return m.status.Set(context.Background(), row, text) == nil && reflect.DeepEqual(plain(m.status, row), state)
+}
+
+// keepsText reports whether a column of this type gives back a text as it was written, blanks at its end apart.
+func keepsText(typ string) bool {
+	for _, kind := range []string{"string", "text", "char", "varchar", "nchar", "nvarchar", "bpchar", "tinytext", "mediumtext", "longtext", "citext", "clob"} {
+		if strings.HasPrefix(typ, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // newItemModel reads the item model.

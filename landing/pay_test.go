@@ -164,7 +164,7 @@ func TestOrderNumberIsKeptAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for number, want := range map[string]error{"7": nil, "007": ErrInvalid} {
-		_, err := l.row(&stock.Entry{Order: number, RequestID: "r", Item: "1001", Units: 1})
+		_, err := l.row(s.db, &stock.Entry{Order: number, RequestID: "r", Item: "1001", Units: 1})
 		if !errors.Is(err, want) {
 			t.Errorf("order %q: %v, want %v", number, err, want)
 		}

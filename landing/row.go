@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gorm.io/gorm"
+	"gorm.io/gorm/callbacks"
 	"gorm.io/gorm/schema"
 
 	"github.com/holdfast-go/holdfast/stock"
@@ -95,6 +97,22 @@ func (r orderRow) close(why stock.Reason) error {
 		return err
 	}
 	return r.set(r.m.reason, string(why))
+}
+
+// hooks runs those of the service's hooks that may fill in columns of a new row.
+func (r orderRow) hooks(tx *gorm.DB) error {
+	tx = tx.Session(&gorm.Session{NewDB: true})
+	if hook, ok := r.any().(callbacks.BeforeSaveInterface); ok {
+		if err := hook.BeforeSave(tx); err != nil {
+			return &Error{sentinel: ErrInvalid, reason: "BeforeSave refused a row", cause: err}
+		}
+	}
+	if hook, ok := r.any().(callbacks.BeforeCreateInterface); ok {
+		if err := hook.BeforeCreate(tx); err != nil {
+			return &Error{sentinel: ErrInvalid, reason: "BeforeCreate refused a row", cause: err}
+		}
+	}
+	return nil
 }
 
 func (r orderRow) set(f *schema.Field, value any) error {

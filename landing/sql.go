@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gorm.io/gorm"
@@ -34,8 +35,13 @@ type tooLong struct{ error }
 
 func (e *tooLong) Unwrap() error { return e.error }
 
+func isTooLong(err error) bool {
+	var slow *tooLong
+	return errors.As(err, &slow)
+}
+
 // row makes the row of an accepted order.
-func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
+func (e *engine) row(tx *gorm.DB, entry *stock.Entry) (row orderRow, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &Error{sentinel: ErrInvalid, reason: "the function that makes a row of an order panicked", cause: &panicked{p}}
@@ -45,28 +51,41 @@ func (e *engine) row(entry *stock.Entry) (row orderRow, err error) {
 		return orderRow{}, fail(ErrInvalid, "an order of several units, and the model has no column for them: add one, or name yours with WithColumns")
 	}
 	r := orderRow{e.orders, e.newOrder(*entry)}
-	for _, id := range []struct {
+	kept := []struct {
 		f    *schema.Field
 		want string
-	}{{e.orders.request, entry.RequestID}, {e.orders.number, entry.Order}} {
-		if r.text(id.f) != id.want {
-			if err := r.set(id.f, id.want); err != nil {
+		same bool // else a service may know it by another id than Redis does
+	}{
+		{e.orders.request, entry.RequestID, true}, {e.orders.number, entry.Order, true},
+		{e.orders.item, entry.Item, true}, {e.orders.units, strconv.FormatInt(entry.Units, 10), true}, // Close puts back what the row says
+		{e.orders.variant, entry.Variant, false}, {e.orders.activity, entry.Activity, false}, {e.orders.user, entry.User, false},
+		{e.orders.nth, strconv.Itoa(entry.Nth), false},
+	}
+	for _, k := range kept {
+		if k.f == nil || k.want == "" {
+			continue
+		}
+		if _, zero := k.f.ValueOf(tx.Statement.Context, r.v.Elem()); zero {
+			if err := r.set(k.f, k.want); err != nil && k.same {
 				return orderRow{}, err
 			}
 		}
 	}
-	if r.number() != entry.Order { // a copy would take the row for another order's, and give units back that are sold
-		return orderRow{}, fail(ErrInvalid, "column "+e.orders.number.DBName+" does not keep an order number as it is")
-	}
-	switch r.state() {
-	case stateUnpaid, statePaid:
-	default:
-		if _, zero := e.orders.status.ValueOf(e.db.Statement.Context, r.v.Elem()); !zero {
-			return orderRow{}, fail(ErrInvalid, "the function made a row that is neither unpaid nor paid")
-		}
+	if _, zero := e.orders.status.ValueOf(tx.Statement.Context, r.v.Elem()); zero {
 		if err := r.set(e.orders.status, e.orders.unpaid); err != nil {
 			return orderRow{}, err
 		}
+	}
+	if err := r.hooks(tx); err != nil {
+		return orderRow{}, err
+	}
+	for _, k := range kept {
+		if k.same && k.f != nil && r.text(k.f) != k.want { // of an order number, a copy would take the row for another order's
+			return orderRow{}, fail(ErrInvalid, "the row made for an order has another value than the order in column "+k.f.DBName+", or the column does not keep it as it is")
+		}
+	}
+	if state := r.state(); state != stateUnpaid && state != statePaid {
+		return orderRow{}, fail(ErrInvalid, "the function made a row that is neither unpaid nor paid")
 	}
 	return r, nil
 }
@@ -100,8 +119,14 @@ func (e *engine) move(tx *gorm.DB, by *schema.Field, values []string, to any, wh
 	if why != "" && e.orders.reason != nil {
 		set[e.orders.reason.DBName] = string(why)
 	}
-	res := tx.Session(&gorm.Session{}).Model(e.orders.newRow().any()).Where(in(by, values)).
-		Clauses(gormplugin.From(e.orders.status.DBName, e.orders.unpaid)).Updates(set)
+	if err := touch(tx, e.orders.schema, set); err != nil {
+		return 0, err
+	}
+	clauses := []clause.Expression{gormplugin.From(e.orders.status.DBName, e.orders.unpaid)}
+	if e.orders.versioned {
+		clauses = append(clauses, gormplugin.AnyVersion())
+	}
+	res := tx.Session(&gorm.Session{SkipHooks: true}).Unscoped().Model(e.orders.newRow().any()).Where(in(by, values)).Clauses(clauses...).Updates(set)
 	if errors.Is(res.Error, gormplugin.ErrNotFound) || errors.Is(res.Error, gormplugin.ErrVersionConflict) {
 		return 0, nil
 	}
@@ -121,13 +146,32 @@ func (e *engine) giveBack(tx *gorm.DB, units map[string]int64) error {
 	}
 	slices.SortFunc(items, func(a, b string) int { return e.items.compare(rows[a], rows[b]) })
 	for _, item := range items {
-		res := tx.Session(&gorm.Session{}).Unscoped().Model(rows[item]).Update(e.items.stock.DBName, gormplugin.Add(units[item]))
+		set := map[string]any{e.items.stock.DBName: gormplugin.Add(units[item])}
+		if err := touch(tx, e.items.schema, set); err != nil {
+			return err
+		}
+		res := tx.Session(&gorm.Session{SkipHooks: true}).Unscoped().Model(rows[item]).Updates(set)
 		if res.Error != nil {
 			return res.Error
 		}
 		if res.RowsAffected == 0 {
 			e.tel.warn(tx.Statement.Context, "units go back in Redis only: their item has no row", fail(ErrNotFound, ""))
 		}
+	}
+	return nil
+}
+
+// touch adds the times of an update, which gorm keeps only where hooks run: those of the service would see an empty row.
+func touch(tx *gorm.DB, s *schema.Schema, set map[string]any) error {
+	row := reflect.New(s.ModelType)
+	for _, f := range s.FieldsByDBName {
+		if f.AutoUpdateTime == 0 {
+			continue
+		}
+		if err := f.Set(tx.Statement.Context, row, tx.NowFunc()); err != nil {
+			return err
+		}
+		set[f.DBName] = plain(f, row)
 	}
 	return nil
 }

@@ -15,8 +15,11 @@ var errMoved = errors.New("landing: an order has moved meanwhile")
 // decide finds the fate of holds past their deadline: all in one transaction if that can be, else each in one of its own. A hold
 // without a fate has an error.
 func (s *Sweeper) decide(ctx context.Context, holds []stock.Hold) ([]fate, []error) {
-	faults := make([]error, len(holds))
 	fates, err := s.together(ctx, holds)
+	if isTooLong(err) && len(holds) > 1 {
+		return s.byItem(ctx, holds, err)
+	}
+	faults := make([]error, len(holds))
 	for i := range holds {
 		switch {
 		case fates[i].decided():
@@ -25,6 +28,47 @@ func (s *Sweeper) decide(ctx context.Context, holds []stock.Hold) ([]fate, []err
 			fates[i], err = s.alone(ctx, &holds[i])
 		}
 		faults[i] = err
+	}
+	return fates, faults
+}
+
+// mostSlow is how many items of one round may take too long; it is SQL's fault then, or the next round's turn.
+const mostSlow = 3
+
+// byItem decides about the holds of each item apart, for somebody keeps a row locked: the other items need not wait for that.
+func (s *Sweeper) byItem(ctx context.Context, holds []stock.Hold, why error) ([]fate, []error) {
+	fates, faults := make([]fate, len(holds)), make([]error, len(holds))
+	groups := map[string][]int{}
+	for i := range holds {
+		groups[holds[i].Item] = append(groups[holds[i].Item], i)
+		faults[i] = errors.Unwrap(why) // due again in the next round
+	}
+	stuck := 0
+	for _, group := range groups {
+		if stuck == mostSlow {
+			break
+		}
+		some := make([]stock.Hold, len(group))
+		for n, i := range group {
+			some[n] = holds[i]
+		}
+		short, cancel := context.WithTimeout(ctx, s.e.pace.transact/6)
+		ends, err := s.together(short, some)
+		slow := err != nil && short.Err() != nil && ctx.Err() == nil
+		cancel()
+		if slow {
+			stuck++
+		}
+		for n, i := range group {
+			switch {
+			case ends[n].decided():
+				fates[i], faults[i] = ends[n], nil
+			case slow:
+				faults[i] = &tooLong{err}
+			default:
+				fates[i], faults[i] = s.alone(ctx, &holds[i])
+			}
+		}
 	}
 	return fates, faults
 }

@@ -87,7 +87,8 @@ func (s *Sweeper) round(ctx context.Context) (ended, postponed int, err error) {
 	return ended, postponed, errors.Join(append(faults, away)...)
 }
 
-// isAway reports whether an error is no fault of a hold: SQL or Redis is away.
+// isAway reports whether an error is no fault of a hold: SQL or Redis is away. A hold whose row somebody keeps locked has to
+// wait by itself.
 func isAway(err error) bool {
-	return nobodys(err) || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome)
+	return !isTooLong(err) && (nobodys(err) || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome))
 }
