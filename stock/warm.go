@@ -28,15 +28,17 @@ func TakeOver() WarmOption { return func(w *warming) { w.takeOver = true } }
 
 // Warm opens a sale: it writes the counter and the switch of the item, with their TTLs. It may be called again at any
 // time, by any number of instances: a counter that is there is never overwritten. If Sale.Units is more than was warmed
-// before, the difference is added; the activity's times and its limit become those of the call.
+// before, the difference is added; the activity's times and its limit become those of the call. An hour after the end of
+// the item's last sale its counter has gone by itself: then a sale in another activity counts anew, with the units of the
+// call. An item that was paused or frozen stays so.
 //
 // It returns ErrInvalid if the sale's values are wrong, and as misuse if there are fewer units than were warmed before
 // (use Adjust), if the number of segments or of partitions has changed while an earlier sale is remembered, or if an
 // activity that has begun gets another scope, a start in the future or an end more than a day behind its first one: limits
 // kept until now would be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign value lies under the
-// counter's key; ErrNotWarmed if the counter has gone while its switch is there, for then nobody knows how many units are
-// left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments an error may leave some of them
-// warmed: call it again.
+// counter's key; ErrNotWarmed if the counter has gone before its time, for then nobody knows how many units are
+// left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments all of them are looked at first; only a
+// fault, or somebody else at the same moment, leaves some of them warmed: call it again.
 func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed, error) {
 	var w warming
 	for _, opt := range opts {
@@ -58,8 +60,15 @@ func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed,
 	if c.keys.quota {
 		parts = 1
 	}
+	if parts > 1 { // one that refuses must not leave the others changed
+		for i := range parts {
+			if _, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), &w, false); err != nil {
+				return Warmed{}, err
+			}
+		}
+	}
 	for i := range parts {
-		one, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), w.takeOver)
+		one, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), &w, true)
 		if err != nil {
 			return Warmed{}, err
 		}
@@ -74,22 +83,23 @@ func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed,
 	return all, nil
 }
 
-func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units int64, takeOver bool) (Warmed, error) {
+// warmOne warms up one segment, or looks whether it would refuse.
+func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units int64, w *warming, do bool) (Warmed, error) {
 	keys := c.keys.appendCounter([]string{c.keys.control(part, r.item)}, part, r.item, c.shards(p))
 	a, err := c.run(ctx, c.scripts.warm, keys,
-		units, actField(r.activity), r.starts, r.ends, r.limit.Units, r.limit.PerOrder, int(r.limit.Over), flag(takeOver), p.layout(),
-		c.keys.channel(), r.item)
+		units, actField(r.activity), r.starts, r.ends, r.limit.Units, r.limit.PerOrder, int(r.limit.Over), flag(w.takeOver), p.layout(),
+		c.keys.channel(), r.item, flag(do))
 	if err != nil {
 		return Warmed{}, err
 	}
 	switch a.code() {
 	case 0, 1:
-		w := Warmed{First: a.code() == 0}
-		if w.Left, err = a.number(1); err != nil {
+		got := Warmed{First: a.code() == 0}
+		if got.Left, err = a.number(1); err != nil {
 			return Warmed{}, err
 		}
-		w.Added, err = a.number(2)
-		return w, err
+		got.Added, err = a.number(2)
+		return got, err
 	case 2:
 		return Warmed{}, misuse("more units were warmed before: take some off with Adjust")
 	case 3:

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -223,5 +224,124 @@ func TestAnotherNumberOfPartitionsIsRefused(t *testing.T) {
 				t.Errorf("err = %v, want misuse", err)
 			}
 		})
+	})
+}
+
+// over lets the item's sales be over for so long, as far as a switch tells; a counter goes by itself an hour after the end.
+func (e *env) over(c *Counter, item string, since time.Duration, activity string) {
+	e.Helper()
+	p, err := c.find(e.Context(), item, "")
+	if err != nil {
+		e.Fatal(err)
+	}
+	end := time.Now().Add(-since).UnixMilli()
+	for i := range p.segments {
+		part := c.segment(p, i)
+		e.rdb.HSet(e.Context(), c.keys.control(part, item), "end", end, actField(activity), fmt.Sprint("0 ", end, " 0 0 0 ", end))
+		if since >= time.Hour {
+			e.rdb.Del(e.Context(), c.keys.item(part, item))
+		}
+	}
+}
+
+// 3.1 steps 1 and 4: a counter that has gone at its time has not gone during the sale: the next day's sale of the item opens, and
+// counts its own units. What an operator has paused stays so.
+func TestItemIsSoldAgainTheNextDay(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Activity: "monday", Units: 10})
+		e.deduct(c, Order{Item: 1001, Activity: "monday", User: 1, Units: 3, RequestID: e.id()})
+		if _, err := c.Adjust(t.Context(), 1001, 5, "restock", "me"); err != nil {
+			t.Fatal(err)
+		}
+		e.over(c, "1001", time.Hour, "monday")
+		tuesday := Sale{Activity: "tuesday", Units: 4}
+		for _, want := range []Warmed{{Left: 4, Added: 4, First: true}, {Left: 4}} {
+			if got := e.warm(c, tuesday); got != want {
+				t.Errorf("the next sale: %+v, want %+v", got, want)
+			}
+		}
+		if s, err := c.Status(t.Context(), 1001); err != nil || s.Warmed != 4 || s.Restocked != 0 || s.Left != 4 {
+			t.Errorf("Status = %+v, %v; want what the new sale has alone", s, err)
+		}
+		e.ttl("stock:item:1001", 2*time.Hour)
+		e.deduct(c, Order{Item: 1001, Activity: "tuesday", User: 1, Units: 4, RequestID: e.id()})
+		e.refused(c, Order{Item: 1001, Activity: "monday", User: 2, Units: 1, RequestID: e.id()}, ErrEnded)
+		if left, err := c.Adjust(t.Context(), 1001, 5, "restock", "me"); err != nil || left != 0 {
+			t.Errorf("a late repeat of a restock = %d, %v; want nothing added", left, err)
+		}
+
+		if err := c.Pause(t.Context(), 1001); err != nil {
+			t.Fatal(err)
+		}
+		e.over(c, "1001", time.Hour, "tuesday")
+		e.warm(c, Sale{Activity: "wednesday", Units: 4})
+		e.refused(c, Order{Item: 1001, Activity: "wednesday", User: 1, Units: 1, RequestID: e.id()}, ErrPaused)
+		e.everyKeyExpires()
+	})
+}
+
+// A counter that goes earlier than that went too early, whatever the time.
+func TestCounterThatWentJustAfterTheSale(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Activity: "monday", Units: 10})
+		e.over(c, "1001", 59*time.Minute, "monday")
+		e.del("stock:item:1001")
+		e.rdb.Del(t.Context(), c.keys.partitions()) // it is pushed forward before anything is looked at
+		_, err := c.Warm(t.Context(), usual(Sale{Activity: "tuesday", Units: 4}))
+		e.wants(err, ErrNotWarmed, "a warm-up before the counter's time")
+	})
+}
+
+// Invariant 2: units that were still on their way between segments when a sale was over are not given to the next one, which
+// SQL's stock was warmed up with.
+func TestNextSaleGetsNoUnitsOfTheLast(t *testing.T) {
+	inPartitions(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		s := Sale{Activity: "monday", Units: 8, Segments: 2}
+		e.warm(c, s)
+		p, err := c.find(t.Context(), "1001", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := c.segment(p, 0), c.segment(p, 1)
+		take := func(id string) {
+			t.Helper()
+			a, err := c.run(t.Context(), c.scripts.moveTake,
+				[]string{c.keys.item(from, "1001"), c.keys.control(from, "1001"), c.keys.transfer(from, id), c.keys.transfers(from)}, id, 3, "1001", to)
+			if err != nil || a.code() != 1 {
+				t.Fatal(a, err)
+			}
+		}
+		e.over(c, "1001", time.Minute, "monday") // a unit that comes back late is still moved
+		take("old")
+		e.over(c, "1001", time.Hour, "monday")
+		s.Activity = "tuesday"
+		e.warm(c, s)
+		take("new")
+		for range 2 {
+			if err := c.finishTransfers(t.Context(), from, 0); err != nil {
+				t.Fatal(err)
+			}
+			if s, err := c.Status(t.Context(), 1001); err != nil || s.Left != 8 || s.Moving != 0 {
+				t.Errorf("Status = %+v, %v; want the eight units of the new sale, and nothing on its way", s, err)
+			}
+		}
+	})
+}
+
+// X22: a warm-up that is refused changes no segment.
+func TestRefusedWarmUpChangesNoSegment(t *testing.T) {
+	inPartitions(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Units: 11, Segments: 3, Limit: Limit{Units: 1}})
+		e.unchanged("a warm-up with fewer units", func() {
+			_, err := c.Warm(t.Context(), usual(Sale{Units: 10, Segments: 3, Limit: Limit{Units: 9}}))
+			e.wants(err, ErrInvalid, "fewer units than before")
+		})
+		if w := e.warm(c, Sale{Units: 13, Segments: 3, Limit: Limit{Units: 9}}); w != (Warmed{Left: 13, Added: 2}) {
+			t.Errorf("two more: %+v", w)
+		}
 	})
 }

@@ -1,14 +1,15 @@
 -- Opens the sale of an item in an activity, or brings it up to what is asked for. It never lowers a counter and never
--- makes one again that has gone.
+-- makes one again that has gone before its time. An hour after the item's last sale it goes by itself: then the next sale
+-- counts anew, while the switch still remembers steps of operators and when activities were.
 --
 -- KEYS  1 switch    then the shards of the counter; of a hash, the first one is the switch as well
 -- ARGV  1 units that this counter is to have had in all    2 field of the activity    3 start    4 end, in Unix milliseconds
 --       5 limit per user, 0: none    6 most units of one order, 0: no limit    7 scope of the limit
 --       8 1: take over a counter that is not ours    9 layout of the item    10 channel to tell, and 11 the item, that there
---       are units again
+--       are units again    12 1: do it, 0: only look whether it would be refused
 --
 -- Returns {code, units in the counter, units added, state of the switch}; the code is
---   0 warmed: it was not there    1 it was there: up to date now
+--   0 warmed: it was not there, or only its switch from an earlier sale    1 it was there: up to date now
 --   2 refused: more units were warmed already    3 refused: the counter is there without a switch
 --   4 refused: the counter is gone    5 refused: the sale has started; scope and start must stay, its end may move by a day
 --   6 refused: the item lies otherwise    -9 refused: over already    -10, 'argument' or 'stored', what
@@ -17,7 +18,7 @@
 
 local shards = #KEYS - 1
 local units, starts, ends, limit, most = int(ARGV[1]), int(ARGV[3]), int(ARGV[4]), int(ARGV[5]), int(ARGV[6])
-if shards < 1 or #ARGV ~= 11 then
+if shards < 1 or #ARGV ~= 12 then
     return {-10, 'argument', 'number of arguments'}
 end
 if not units then
@@ -79,20 +80,33 @@ if old and switch[10] then
         first = math.min(first, earliest)
     end
 end
-if old and not left then
+local anew = old and not left and latest + HOUR <= now
+if old and not left and not anew then
     return {4, 0, 0, old}
 end
-if old and units < warmed then
+if old and not anew and units < warmed then
     return {2, digits(left), 0, old}
 end
-local added = old and units - warmed or units
-if old and left + added > MAX then
+local added = old and not anew and units - warmed or units
+if old and not anew and left + added > MAX then
     return {-10, 'argument', 'units'}
+end
+if ARGV[12] ~= '1' then
+    return {old and not anew and 1 or 0, digits(old and left or 0), '0', old or ''}
 end
 
 local act = table.concat({ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], digits(first)}, ' ')
 latest = math.max(latest or 0, ends)
-if old then
+if anew then
+    left = 0
+    -- A unit still on its way between segments belongs to the earlier sale: see move_give.lua.
+    redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0', 'returns', digits(returns + 1),
+        'end', digits(latest), 'anew', digits(now), ARGV[2], act)
+    make(2, shards, units)
+    if units > 0 then
+        tell(ARGV[10], ARGV[11])
+    end
+elseif old then
     redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'end', digits(latest), ARGV[2], act)
     if added > 0 then
         give(2, shards, 0, added)
@@ -117,4 +131,4 @@ redis.call('PEXPIREAT', KEYS[1], digits(latest + DAY))
 for s = 2, #KEYS do
     redis.call('PEXPIREAT', KEYS[s], digits(latest + HOUR))
 end
-return {old and 1 or 0, digits(left + added), digits(added), old or 'open'}
+return {old and not anew and 1 or 0, digits(left + added), digits(added), old or 'open'}
