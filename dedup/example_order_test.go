@@ -14,7 +14,7 @@ import (
 
 type purchase struct {
 	ID        int64
-	RequestID string `guard:"request" gorm:"size:43;uniqueIndex:uk_request_id"`
+	RequestID string `guard:"request" gorm:"size:43;not null;uniqueIndex:uk_request_id"`
 	Item      string
 }
 

@@ -6,7 +6,7 @@
 //
 //	type Item struct {
 //		ID    int64
-//		Stock int64 `guard:"stock"` // by Sub and Add only, never below 0
+//		Stock int64 `guard:"stock" gorm:"not null"` // by Sub and Add only, never below 0
 //	}
 //
 //	err := db.Use(gormplugin.New(gormplugin.WithModels(&Item{})))

@@ -20,7 +20,7 @@ func ExampleContextWithFence() {
 	type Price struct {
 		ID    int64
 		Cents int64
-		Fence int64 `guard:"fence,lock=price"`
+		Fence int64 `guard:"fence,lock=price" gorm:"not null"`
 	}
 	dir, err := os.MkdirTemp("", "price")
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 
 type Item struct {
 	ID    int64
-	Stock int64 `guard:"stock"` // by Sub and Add only, never below 0
+	Stock int64 `guard:"stock" gorm:"not null"` // by Sub and Add only, never below 0
 }
 
 type Order struct {
 	ID             int64
-	RequestID      string `guard:"request" gorm:"size:43;uniqueIndex:uk_request_id"` // one row a request
-	UserID, ItemID int64  `gorm:"uniqueIndex:uk_user_item"`                          // one order a user
+	RequestID      string `guard:"request" gorm:"size:43;not null;uniqueIndex:uk_request_id"` // one row a request
+	UserID, ItemID int64  `gorm:"not null;uniqueIndex:uk_user_item"`                          // one order a user
 }
 
 var ErrAlreadyBought = errors.New("already bought")

@@ -39,8 +39,8 @@ func open(models []any, opts ...gormplugin.Option) (db *gorm.DB, done func()) {
 type Product struct {
 	ID      int64
 	Title   string
-	Stock   int64 `guard:"stock"`
-	Version int64 `guard:"version"`
+	Stock   int64 `guard:"stock" gorm:"not null"`
+	Version int64 `guard:"version" gorm:"not null"`
 }
 
 // Two units, three buyers: the third one hears that there is not enough, and how much there is.
@@ -62,8 +62,8 @@ func ExampleSub() {
 // Room has a capacity of its own in each row.
 type Room struct {
 	ID       int64
-	Guests   int64 `guard:"stock,max=capacity"`
-	Capacity int64
+	Guests   int64 `guard:"stock,max=capacity" gorm:"not null"`
+	Capacity int64 `gorm:"not null"`
 }
 
 // A bound may be a column: nobody gets into a room that is full, and nobody leaves one that is empty.

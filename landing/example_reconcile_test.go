@@ -8,27 +8,52 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/holdfast-go/holdfast/dedup"
 	"github.com/holdfast-go/holdfast/landing"
 	"github.com/holdfast-go/holdfast/lock"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
-// nightly compares the two sides and writes a plan for whoever is on duty. Of several instances one does it: the others find
-// the lock busy.
-func nightly(ctx context.Context, locker *lock.Locker, r *landing.Reconciler, file string, onSale ...stock.ID) error {
+// nightly is started by cron on every machine. One of them compares: while it is at it the others find the lock busy, and
+// whoever comes later, for its clock is slow perhaps, finds the record of the night. What has failed is done by the next one.
+func nightly(ctx context.Context, locker *lock.Locker, once *dedup.Dedup, r *landing.Reconciler, night, file string, onSale ...stock.ID) error {
 	err := locker.Do(ctx, []string{"job:reconcile"}, func(ctx context.Context) error {
-		rep, err := r.Compare(ctx, onSale...)
-		if err != nil || len(rep.Differences) == 0 {
-			return err
-		}
+		req := dedup.Request{Scope: "jobs", Name: "reconcile", Key: night, TTL: 48 * time.Hour}
+		_, _, err := once.Do(ctx, req, func(ctx context.Context) ([]byte, error) {
+			return nil, compare(ctx, r, file, onSale...)
+		})
+		return err
+	}, lock.Wait(0))
+	if errors.Is(err, lock.ErrBusy) {
+		return nil
+	}
+	return err
+}
+
+// compare writes one plan, of all that Redis knows. What Redis should know and does not is an error: there is no correction
+// for that.
+func compare(ctx context.Context, r *landing.Reconciler, file string, onSale ...stock.ID) error {
+	rep, err := r.Compare(ctx)
+	if err != nil {
+		return err
+	}
+	if len(rep.Differences) > 0 {
 		f, err := os.Create(file)
 		if err != nil {
 			return err
 		}
-		return errors.Join(r.Plan(rep).Write(f), f.Close())
-	})
-	if errors.Is(err, lock.ErrBusy) {
-		return nil
+		if err := errors.Join(r.Plan(rep).Write(f), f.Close()); err != nil {
+			return err
+		}
+	}
+	asked, err := r.Compare(ctx, onSale...)
+	if err != nil {
+		return err
+	}
+	for _, d := range asked.Differences {
+		if d.Class == landing.NotWarmed {
+			err = errors.Join(err, fmt.Errorf("item %s is on sale, and Redis knows nothing of it", d.Item))
+		}
 	}
 	return err
 }
@@ -66,14 +91,21 @@ func ExampleReconciler() {
 		return
 	}
 	defer func() { _ = locker.Close(ctx) }()
+	once, err := dedup.New(shop.Redis())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = once.Close(ctx) }()
 	dir, err := os.MkdirTemp("", "reconcile")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, time.Now().Format(time.DateOnly)+".json")
-	fmt.Println("nightly:", nightly(ctx, locker, l.Reconciler(), file, 1001))
+	night := time.Now().UTC().Format(time.DateOnly)
+	file := filepath.Join(dir, night+".json")
+	fmt.Println("nightly:", nightly(ctx, locker, once, l.Reconciler(), night, file, 1001))
 
 	_, err = reviewed(ctx, l.Reconciler(), file)
 	fmt.Println("not reviewed:", errors.Is(err, landing.ErrInvalid))

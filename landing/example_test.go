@@ -30,9 +30,9 @@ type Item struct {
 // Order is a row of the service's own table. A closed order is left out of the index that lets a user buy once.
 type Order struct {
 	ID             int64
-	OrderNo        string  `gorm:"size:64;uniqueIndex:uk_order_no"`
-	RequestID      string  `guard:"request" gorm:"size:64;uniqueIndex:uk_request_id"`
-	UserID, ItemID int64   `gorm:"uniqueIndex:uk_user_item,where:status <> 2"`
+	OrderNo        string  `gorm:"size:64;not null;uniqueIndex:uk_order_no"`
+	RequestID      string  `guard:"request" gorm:"size:64;not null;uniqueIndex:uk_request_id"`
+	UserID, ItemID int64   `gorm:"not null;uniqueIndex:uk_user_item,where:status <> 2"`
 	Units          int64   `gorm:"not null;default:1"`
 	Status         int16   `gorm:"not null;default:0"` // 0 unpaid, 1 paid, 2 closed
 	CloseReason    *string `gorm:"size:32"`
