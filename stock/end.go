@@ -199,6 +199,16 @@ func severest(faults []error) error {
 
 // endLine ends units of one line. It returns the trace context of the deduct, where that is known.
 func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, string, error) {
+	told := false // the place has been asked for by this call, so it is not one that was remembered from an earlier sale
+	if e.why == Insufficient && c.keys.parts > 0 && !c.keys.quota {
+		// The order id tells the order's own segment and no script the others.
+		c.places.forget(h.line.item, h.line.activity)
+		if _, err := c.find(ctx, h.line.item, h.line.activity); err != nil {
+			return Ended{}, "", err
+		}
+		c.locateHeld(h)
+		told = true
+	}
 	for range 4 {
 		if e.why == Insufficient && h.line.place.segments > 1 && !c.keys.quota {
 			if err := c.freeze(ctx, h); err != nil {
@@ -214,7 +224,8 @@ func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, s
 			if err := c.redirected(a, h.line.item, h.line.activity); err != nil {
 				return Ended{}, "", err
 			}
-		case a.code() == 0 && !h.fixed && h.line.place.layout() != c.usual(h.line.item).layout() && c.places.forget(h.line.item, h.line.activity):
+			told = true
+		case a.code() == 0 && !h.fixed && !told && h.line.place.layout() != c.usual(h.line.item).layout() && c.places.forget(h.line.item, h.line.activity):
 			// The place was remembered from an earlier sale.
 		default:
 			got, err := ended(a, e.release())
@@ -232,12 +243,9 @@ func (c *Counter) endLine(ctx context.Context, h *heldLine, e *ending) (Ended, s
 // the order's own. It comes before the release, so that a crash in between is repeated, and not after an order has ended,
 // so that a late repeat does not freeze an item that has been reconciled.
 func (c *Counter) freeze(ctx context.Context, h *heldLine) error {
-	a, err := c.run(ctx, c.scripts.record, []string{c.keys.request(h.line.part, h.id)})
-	if err != nil {
-		return reading(err)
-	}
-	if a.code() != 0 || a.text(2) != h.order || a.text(3) != stateHeld {
-		return nil
+	open, err := c.isOpen(ctx, h)
+	if err != nil || !open {
+		return err
 	}
 	for n := range h.line.place.segments {
 		key := c.keys.control(c.segment(h.line.place, n), h.line.item)
@@ -246,6 +254,20 @@ func (c *Counter) freeze(ctx context.Context, h *heldLine) error {
 		}
 	}
 	return nil
+}
+
+// isOpen reports whether units of the order are held and not all ended. The request's record tells only where there is no
+// hold: it is forgotten earlier.
+func (c *Counter) isOpen(ctx context.Context, h *heldLine) (bool, error) {
+	hold, there, err := c.readHold(ctx, h.order, h.line.part)
+	if err != nil || there {
+		return there && hold.RequestID == h.id && hold.Open > 0, err
+	}
+	a, err := c.run(ctx, c.scripts.record, []string{c.keys.request(h.line.part, h.id)})
+	if err != nil {
+		return false, reading(err)
+	}
+	return a.code() == 0 && a.text(2) == h.order && a.text(3) == stateHeld, nil
 }
 
 func (c *Counter) sendEnd(ctx context.Context, h *heldLine, e *ending) (answer, error) {

@@ -434,3 +434,49 @@ func TestReturnThatMayNotBeTold(t *testing.T) {
 		t.Errorf("warmed %+v", w)
 	}
 }
+
+// 3.3 and 3.4 step 1: what is not held is "not held" wherever the item lies, whether or not the instance knew that: segments, a
+// quota's shards, an activity whose items are gathered.
+func TestNotHeldWhereverTheItemLies(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		ends := map[string]func(c *Counter, id string, of Order) error{
+			"Confirm": func(c *Counter, id string, of Order) error {
+				_, err := c.Confirm(t.Context(), id, Of(of))
+				return err
+			},
+			"Release": func(c *Counter, id string, of Order) error {
+				_, err := c.Release(t.Context(), id, Failed, Of(of))
+				return err
+			},
+			"Release of what SQL refused": func(c *Counter, id string, of Order) error {
+				_, err := c.Release(t.Context(), id, Insufficient, Of(of))
+				return err
+			},
+		}
+		check := func(name string, make func() *Counter, of Order) {
+			of.Units, of.RequestID = 1, "never"
+			for what, end := range ends {
+				c := make() // knows nothing about the item
+				for range 2 {
+					e.unchanged(name, func() { e.wants(end(c, "mine", of), ErrNotHeld, "%s, %s", name, what) })
+				}
+			}
+		}
+		quota := func() *Counter { return e.quota(WithHold(time.Minute)) }
+		stock := func() *Counter { return e.counter(WithHold(time.Minute)) }
+		e.warm(quota(), Sale{Item: "m", Units: 100, Segments: 5})
+		check("a quota in shards", quota, Order{Item: "m"})
+		e.warm(stock(), Sale{Item: "g", Activity: "all", Units: 9, Limit: Limit{Units: 1, Over: Activity}})
+		check("an activity", stock, Order{Item: "g", Activity: "all", User: 3})
+		if e.parts > 0 {
+			e.warm(stock(), Sale{Item: "s", Activity: "a", Units: 100, Segments: 8, Limit: Limit{Units: 1, Over: Variant}})
+			check("segments", stock, Order{Item: "s", Activity: "a", User: 3})
+			entry := Entry{Order: "mine", RequestID: "r", Item: "s", Activity: "another", User: "3", Units: 1}
+			c := stock()
+			for range 2 {
+				_, err := c.Remember(t.Context(), entry, true)
+				e.wants(err, ErrNotWarmed, "Remember in a sale that is not there")
+			}
+		}
+	})
+}

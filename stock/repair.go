@@ -29,6 +29,7 @@ func (c *Counter) Remember(ctx context.Context, e Entry, open bool) (bool, error
 	}
 	h := heldLine{order: r.order, id: r.id, line: r.lines[0]}
 	h.fixed = c.keys.parts > 0 && len(c.partsIn(h.order)) == 1
+	told := false // as in endLine
 	for range 4 {
 		c.locateHeld(&h)
 		l := &h.line
@@ -49,8 +50,9 @@ func (c *Counter) Remember(ctx context.Context, e Entry, open bool) (bool, error
 			if err := c.redirected(a, l.item, l.activity); err != nil {
 				return false, err
 			}
+			told = true
 		case codeNotWarmed:
-			if h.fixed || !c.places.forget(l.item, l.activity) {
+			if h.fixed || told || !c.places.forget(l.item, l.activity) {
 				return false, fail(ErrNotWarmed, "")
 			}
 		}

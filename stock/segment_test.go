@@ -265,6 +265,37 @@ func TestSegmentsFreezeTogether(t *testing.T) {
 	})
 }
 
+// D63: a worker in a process of its own, which has never sold the item, freezes all segments too, and does so as long as the
+// units are held: also when the request is forgotten.
+func TestWorkerFreezesAllSegments(t *testing.T) {
+	inPartitions(t, func(t *testing.T, e *env) {
+		for name, forget := range map[string]bool{"soon": false, "late": true} {
+			shop, worker := e.counter(WithHold(time.Minute)), e.counter(WithHold(time.Minute))
+			item := ID(name)
+			e.warm(shop, Sale{Item: item, Activity: "a", Units: 100, Segments: 8, Limit: Limit{Units: 1, Over: Variant}})
+			order := func(user ID) Order {
+				return Order{Item: item, Activity: "a", User: user, Units: 1, RequestID: e.id()}
+			}
+			o := order(1)
+			o.ID = e.deduct(shop, o).Order
+			if forget {
+				if n := e.rdb.Del(t.Context(), shop.keys.request(shop.partsIn(o.ID)[0], o.RequestID)).Val(); n != 1 {
+					t.Fatal("there is no record to forget")
+				}
+			}
+			e.ended(worker.Release(t.Context(), o.ID, Insufficient, Of(o)))(Ended{Outcome: OutcomeReleased, Units: 1})
+			for i := range 30 {
+				e.refused(shop, order(i), ErrPaused)
+			}
+			if units, err := shop.Thaw(t.Context(), item, "op", "me"); err != nil || units != 1 {
+				t.Errorf("%s: Thaw = %d, %v; want 1", name, units, err)
+			}
+			e.ended(worker.Release(t.Context(), o.ID, Insufficient, Of(o)))(Ended{Outcome: OutcomeAlreadyReleased, Units: 1})
+			e.deduct(shop, order(2))
+		}
+	})
+}
+
 // A segment whose counter was lost makes the item "not warmed up"; Restore brings it back without touching the others.
 func TestSegmentThatWasLost(t *testing.T) {
 	inPartitions(t, func(t *testing.T, e *env) {
