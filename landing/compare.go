@@ -11,8 +11,11 @@ type Class string
 
 // The classes. docs/landing.md says what each means and what to do about it.
 const (
-	// RedisAbove: the counter, and what is held, are more than SQL has. Redis promises what SQL will refuse.
+	// RedisAbove: the counter, and what is held, are more than SQL has, by units that are for sale: Redis promises what SQL will
+	// refuse. Units of orders that are too many themselves are OrdersAbove.
 	RedisAbove Class = "redis_above_sql"
+	// OrdersAbove: what orders hold that have not landed is more than SQL has. It will refuse some of them.
+	OrdersAbove Class = "orders_above_sql"
 	// RedisBelow: they are less. Units are lost to the sale; with an empty counter it says "sold out" too early.
 	RedisBelow Class = "redis_below_sql"
 	// CounterGone: the sale is on, and its counter is missing (evicted, lost).
@@ -21,17 +24,18 @@ const (
 	NotWarmed Class = "not_warmed"
 	// NoStockRow: an item is on sale in Redis, and SQL has no row of it.
 	NoStockRow Class = "no_stock_row"
-	// OrderWithoutHold: an order is live in SQL, and in Redis nothing holds its units, or they were given back.
+	// OrderWithoutHold: an order is live in SQL, and in Redis nothing holds its units, they were given back, or it waits for
+	// payment and nothing will ever end it.
 	OrderWithoutHold Class = "order_without_hold"
 	// HoldWithoutOrder: units are held, and no live order has them.
 	HoldWithoutOrder Class = "hold_without_order"
-	// MarkerWithoutOrder: a user's limit counts an order that is neither held nor live.
+	// MarkerWithoutOrder: a user's limit counts an order that is neither held nor live, on this item or on any other.
 	MarkerWithoutOrder Class = "marker_without_order"
 	// OrderWithoutMarker: an order is held or live, and its user's limit does not count it.
 	OrderWithoutMarker Class = "order_without_marker"
 	// DuplicateOrders: a user has more units in live orders than the limit.
 	DuplicateOrders Class = "duplicate_live_orders"
-	// GhostKey: a counter that belongs to no sale.
+	// GhostKey: a counter without a switch: it belongs to no sale, or its sale's switch is lost.
 	GhostKey Class = "ghost_key"
 	// KeyWithoutTTL: a key that would stay for ever.
 	KeyWithoutTTL Class = "key_without_ttl"
@@ -46,7 +50,7 @@ const (
 // classes are all of them, for telemetry.
 func classes() []Class {
 	return []Class{
-		RedisAbove, RedisBelow, CounterGone, NotWarmed, NoStockRow, OrderWithoutHold, HoldWithoutOrder, MarkerWithoutOrder,
+		RedisAbove, OrdersAbove, RedisBelow, CounterGone, NotWarmed, NoStockRow, OrderWithoutHold, HoldWithoutOrder, MarkerWithoutOrder,
 		OrderWithoutMarker, DuplicateOrders, GhostKey, KeyWithoutTTL, Unreadable, Withheld, Frozen,
 	}
 }
@@ -74,6 +78,7 @@ type Difference struct {
 	Detail string `json:"detail,omitempty"`
 
 	action Action
+	person string // why a person must decide about the action, whatever the threshold
 	entry  stock.Entry
 	open   bool // the order waits for payment
 	mark   stock.Mark
@@ -93,7 +98,11 @@ func (d *Difference) subject() subject {
 
 // sum tells whether the difference comes from adding up an item's units.
 func (d *Difference) sum() bool {
-	return d.Class == RedisAbove || d.Class == RedisBelow || d.Class == CounterGone
+	switch d.Class {
+	case RedisAbove, OrdersAbove, RedisBelow, CounterGone:
+		return true
+	}
+	return false
 }
 
 // Report is what [Reconciler.Compare] has found.
@@ -108,6 +117,20 @@ type Report struct {
 	Unsettled []string `json:"unsettled,omitempty"`
 	// InFlight is what was left out because it is on its way.
 	InFlight InFlight `json:"in_flight"`
+
+	asked bool // it was made for some items
+}
+
+// sees reports whether such a comparison can find differences of a class: keys belong to no item, and of an item that Redis has
+// lost nobody knows but whoever asks about it.
+func (r *Report) sees(c Class) bool {
+	switch c {
+	case GhostKey, KeyWithoutTTL, Unreadable:
+		return !r.asked
+	case NotWarmed:
+		return r.asked
+	}
+	return true
 }
 
 // InFlight counts what is on its way, and so no difference.

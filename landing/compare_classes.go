@@ -17,11 +17,14 @@ type judging struct {
 	flying   map[string]bool // orders in streams and dead letters
 	marked   map[string]bool // orders that a limit counts
 	held     map[string]*stock.SurveyedOrder
+	until    map[string]time.Time // of activities whose limit counts over their items: when the last of those ends
 	inFlight InFlight
 }
 
 func (l *look) judge() *judging {
-	j := &judging{look: l, flying: map[string]bool{}, marked: map[string]bool{}, held: map[string]*stock.SurveyedOrder{}}
+	j := &judging{
+		look: l, flying: map[string]bool{}, marked: map[string]bool{}, held: map[string]*stock.SurveyedOrder{}, until: map[string]time.Time{},
+	}
 	for _, e := range l.Landing {
 		j.flying[e.Order] = true
 	}
@@ -35,17 +38,28 @@ func (l *look) judge() *judging {
 	for i := range l.Held {
 		j.held[l.Held[i].Order] = &l.Held[i]
 	}
+	for i := range l.Items {
+		it := &l.Items[i]
+		for activity, limit := range it.Limits {
+			if until := it.Until[activity]; limit.Over == stock.Activity && until.After(j.until[activity]) {
+				j.until[activity] = until
+			}
+		}
+	}
 	j.judgeItems()
 	j.judgeHeld()
 	j.judgeLive()
 	j.judgeMarks()
 	j.judgeLimits()
 	j.judgeKeys()
-	slices.SortStableFunc(j.found, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Item, b.Item), cmp.Compare(a.User, b.User),
-			cmp.Compare(a.Order, b.Order), cmp.Compare(a.Key, b.Key))
-	})
+	slices.SortStableFunc(j.found, inOrder)
 	return j
+}
+
+// inOrder is the order of differences in a report.
+func inOrder(a, b Difference) int {
+	return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.Item, b.Item), cmp.Compare(a.User, b.User),
+		cmp.Compare(a.Order, b.Order), cmp.Compare(a.Key, b.Key))
 }
 
 func (j *judging) add(d Difference) { j.found = append(j.found, d) }
@@ -55,11 +69,11 @@ func (j *judging) judgeItems() {
 	held := map[string]int64{}
 	for i := range j.Held {
 		if o := &j.Held[i]; o.Counted && !j.has(&o.Entry) {
-			held[o.Item] += o.Kept()
+			held[o.Item] += j.kept(o)
 		}
 	}
-	for _, o := range slices.Concat(j.Landing, j.Dead) { // whose record has gone before they have landed
-		if o.Counted && j.held[o.Order] == nil && !j.has(&o.Entry) {
+	for _, o := range slices.Concat(j.Landing, j.Dead) { // whose record has gone before they have landed, or were closed
+		if o.Counted && j.held[o.Order] == nil && !j.has(&o.Entry) && !j.isClosed(&o.Entry) {
 			held[o.Item] += o.Units
 		}
 	}
@@ -100,9 +114,15 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 		if apart <= 0 {
 			d.action = ActionRestore
 		}
-	case apart > it.Left:
-		d.Class, d.Detail = RedisAbove, "orders hold more than SQL has: it will refuse them as they land"
 	case apart > 0:
+		if over := apart - it.Left; over > 0 {
+			more := d
+			more.Class, more.Units, more.Detail = OrdersAbove, over, "SQL will refuse some of them as they land"
+			j.add(more)
+			if d.Units = it.Left; d.Units == 0 {
+				return
+			}
+		}
 		d.Class, d.action = RedisAbove, ActionWithdraw
 	case apart < 0:
 		d.Class, d.action, d.SoldOut = RedisBelow, ActionRestock, it.Left == 0
@@ -116,7 +136,7 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 func (j *judging) judgeHeld() {
 	for i := range j.Held {
 		o := &j.Held[i]
-		if o.Kept() == 0 {
+		if j.kept(o) == 0 {
 			continue
 		}
 		live := j.has(&o.Entry)
@@ -127,7 +147,7 @@ func (j *judging) judgeHeld() {
 			j.inFlight.Young++
 		default:
 			d := of(HoldWithoutOrder, &o.Entry)
-			d.Units, d.action = o.Kept(), ActionRelease
+			d.Units, d.action = j.kept(o), ActionRelease
 			if closed {
 				d.Detail = "closed in SQL: " + string(row.reason())
 			}
@@ -149,14 +169,29 @@ func of(class Class, e *stock.Entry) Difference {
 	}
 }
 
-// limited reports whether a limit must count the order: its activity is on sale.
+// limited reports whether a limit must count the order: its activity is on sale, on this item or, where the limit counts over
+// all of them, on another one.
 func (j *judging) limited(e *stock.Entry) bool {
+	if !j.remembered(e) {
+		return false
+	}
+	it := j.items[e.Item]
+	until := it.Until[e.Activity]
+	if it.Limits[e.Activity].Over == stock.Activity {
+		until = j.until[e.Activity]
+	}
+	return j.At.Before(until)
+}
+
+// remembered reports whether Redis still keeps what tells of the order, so that what is lost of it can be written again: that
+// ends a day after the order's own activity on its item, whatever else the item is sold in.
+func (j *judging) remembered(e *stock.Entry) bool {
 	it := j.items[e.Item]
 	if it == nil || e.User == "" {
 		return false
 	}
-	_, sold := it.Limits[e.Activity]
-	return sold && j.At.Before(it.Ends)
+	until, sold := it.Until[e.Activity]
+	return sold && j.At.Before(until.Add(24*time.Hour))
 }
 
 func (j *judging) addUnmarked(e *stock.Entry) {
@@ -172,7 +207,6 @@ func (j *judging) judgeLive() {
 		if !ok {
 			continue
 		}
-		open := row.state() == stateUnpaid
 		o := j.held[e.Order]
 		switch {
 		case o != nil && o.Kept() == 0:
@@ -180,10 +214,8 @@ func (j *judging) judgeLive() {
 			d.Detail = "given back in Redis: close the order, or sell it anew"
 			j.add(d)
 			continue
-		case o == nil && open && j.e.settings.Hold > 0 && j.limited(&e):
-			d := of(OrderWithoutHold, &e)
-			d.action, d.open = ActionRemember, true
-			j.add(d)
+		case row.state() == stateUnpaid:
+			j.judgeUnpaid(&e, o)
 		}
 		if !j.marked[e.Order] && o == nil && j.limited(&e) {
 			j.addUnmarked(&e)
@@ -191,12 +223,34 @@ func (j *judging) judgeLive() {
 	}
 }
 
+// judgeUnpaid looks for an order that waits for payment, and for ever, as no hold will end it. The sale need not be on any
+// more: most comparisons are made after it. One without a user was never sold through Redis.
+func (j *judging) judgeUnpaid(e *stock.Entry, o *stock.SurveyedOrder) {
+	if j.e.settings.Hold == 0 || e.User == "" || o != nil && o.Open() > 0 && o.Listed {
+		return
+	}
+	d := of(OrderWithoutHold, e)
+	d.open = true
+	switch it := j.items[e.Item]; {
+	case o != nil && o.Open() == 0:
+		d.Detail = "paid for in Redis: look for the payment, then pay or close the order"
+	case j.remembered(e):
+		d.action = ActionRemember
+	case it != nil && !it.Until[e.Activity].IsZero():
+		d.action, d.Detail = ActionClose, "its sale has been over for a day"
+	default:
+		d.action, d.Detail = ActionClose, "Redis knows nothing of its sale"
+		d.person = "if the sale is on, warm it up and compare again instead"
+	}
+	j.add(d)
+}
+
 // judgeMarks looks at what limits count.
 func (j *judging) judgeMarks() {
 	for _, m := range j.Marks {
 		o := j.held[m.Order]
 		_, live := j.byNumber[m.Order]
-		if live || j.flying[m.Order] || o != nil && o.Kept() > 0 {
+		if live || j.elsewhere[m.Order] || j.flying[m.Order] || o != nil && j.kept(o) > 0 {
 			continue // of a closed order whose units have not come back, the release takes it off
 		}
 		if m.Item == "" && j.asked != nil {
@@ -227,8 +281,6 @@ func (j *judging) judgeLimits() {
 			continue
 		case limit.Over == stock.Activity:
 			b.item = ""
-		case limit.Over == stock.Variant && j.e.orders.variant == nil:
-			continue // the rows do not tell
 		case limit.Over == stock.Variant:
 			b.variant = e.Variant
 		}
@@ -263,8 +315,12 @@ func (j *judging) judgeKeys() {
 	if j.asked != nil {
 		return // they are nobody's, or everybody's
 	}
-	for _, key := range j.Strays {
-		j.add(Difference{Class: GhostKey, Key: key.Key, action: ActionRemove})
+	for _, s := range j.Strays {
+		d := Difference{Class: GhostKey, Item: s.Item, Key: s.Key, action: ActionRemove}
+		if _, known := j.stock[s.Item]; known {
+			d.person = "SQL has this item, and its sale's switch may be lost: if it is on, remove the counter, warm up, compare again"
+		}
+		j.add(d)
 	}
 	latest := time.Time{}
 	for _, it := range j.items {

@@ -19,36 +19,61 @@ type look struct {
 	*stock.Survey
 	e     *engine
 	items map[string]*stock.SurveyedItem
-	asked []string // items that the caller wants compared; nil: all that Redis knows
+	sought
 
 	stock     map[string]int64
 	live      []orderRow          // of these items, in the order of their primary key
 	byRequest map[string]orderRow // live ones
 	byNumber  map[string]orderRow
-	closed    map[string]orderRow // by request, of orders that Redis still holds
+	elsewhere map[string]bool     // orders that a limit counts, and that are live though nothing else in Redis tells of them
+	closed    map[string]orderRow // by request, of orders that Redis still holds or has to land
 }
+
+// sought is what is to be compared.
+type sought struct {
+	asked  []string // items that the caller wants compared; nil: all that Redis knows
+	wanted map[string]bool
+	also   []string // items whose orders are read although Redis may know nothing of them
+}
+
+func seek(asked []string) sought {
+	s := sought{asked: asked, wanted: make(map[string]bool, len(asked))}
+	for _, item := range asked {
+		s.wanted[item] = true
+	}
+	return s
+}
+
+func (s *sought) wants(item string) bool { return s.asked == nil || s.wanted[item] }
 
 // mostIn is how many values one IN has.
 const mostIn = 500
 
 // look reads both sides. The snapshot of SQL is taken before a counter is read, so that an order which is deducted or lands
 // meanwhile is counted once: it is held in Redis, and has no row yet. Of units that come back meanwhile the survey tells.
-func (e *engine) look(ctx context.Context, asked []string) (*look, error) {
+func (e *engine) look(ctx context.Context, what sought) (*look, error) {
 	l := &look{
-		e: e, asked: asked, items: map[string]*stock.SurveyedItem{}, stock: map[string]int64{},
-		byRequest: map[string]orderRow{}, byNumber: map[string]orderRow{}, closed: map[string]orderRow{},
+		e: e, sought: what, items: map[string]*stock.SurveyedItem{}, stock: map[string]int64{},
+		byRequest: map[string]orderRow{}, byNumber: map[string]orderRow{}, elsewhere: map[string]bool{}, closed: map[string]orderRow{},
 	}
 	err := e.db.WithContext(ctx).Set("gorm:db_resolver:write", struct{}{}).Transaction(func(tx *gorm.DB) error {
 		var err error
-		l.Survey, err = e.counter.Survey(ctx, func(items []string) error { return l.readStock(tx, items) })
+		l.Survey, err = e.counter.Survey(ctx, func(items []string) error {
+			return l.readStock(tx, append(slices.Clone(items), l.asked...))
+		})
 		if err != nil {
 			return err
 		}
 		l.keepAsked()
-		if err := l.readLive(tx); err != nil {
+		if err := l.needsColumns(); err != nil {
 			return err
 		}
-		return l.readClosed(tx)
+		for _, read := range []func(*gorm.DB) error{l.readStrays, l.readLive, l.readElsewhere, l.readClosed} {
+			if err := read(tx); err != nil {
+				return err
+			}
+		}
+		return nil
 	}, snapshot(e.db))
 	return l, err
 }
@@ -75,13 +100,27 @@ func (l *look) keepAsked() {
 	l.Marks = slices.DeleteFunc(l.Marks, func(m stock.Mark) bool { return m.Item != "" && !l.wants(m.Item) })
 }
 
-func (l *look) wants(item string) bool { return l.asked == nil || slices.Contains(l.asked, item) }
+// needsColumns reports that the rows do not tell which limits their orders count for, so that what is lost of them could
+// neither be found nor be written again.
+func (l *look) needsColumns() error {
+	for _, it := range l.items {
+		for activity, limit := range it.Limits {
+			switch {
+			case activity != "" && l.e.orders.activity == nil:
+				return fail(ErrInvalid, "the sales have activities, and the order model has no column for them: add one, or name yours with WithColumns")
+			case limit.Over == stock.Variant && l.e.orders.variant == nil:
+				return fail(ErrInvalid, "a limit counts over variants, and the order model has no column for them: add one, or name yours with WithColumns")
+			}
+		}
+	}
+	return nil
+}
 
 // readStock reads the items' rows. It is the first statement of the transaction, and so makes its snapshot.
 func (l *look) readStock(tx *gorm.DB, items []string) error {
 	m := l.e.items
 	var keys []any
-	for _, item := range append(slices.Clone(items), l.asked...) {
+	for _, item := range items {
 		row, err := m.row(item)
 		if err != nil {
 			continue // an id that the model cannot hold has no row
@@ -110,6 +149,18 @@ func (l *look) readStock(tx *gorm.DB, items []string) error {
 	return nil
 }
 
+// readStrays reads the rows of items whose counter belongs to no sale.
+func (l *look) readStrays(tx *gorm.DB) error {
+	if len(l.Strays) == 0 || l.asked != nil {
+		return nil
+	}
+	var items []string
+	for _, s := range l.Strays {
+		items = append(items, s.Item)
+	}
+	return l.readStock(tx, items)
+}
+
 // readLive reads all orders of the items that are not closed.
 func (l *look) readLive(tx *gorm.DB) error {
 	m := l.e.orders
@@ -136,7 +187,7 @@ func (l *look) readLive(tx *gorm.DB) error {
 
 // names are the items that Redis knows or that were asked for, sorted.
 func (l *look) names() []string {
-	names := slices.Clone(l.asked)
+	names := append(slices.Clone(l.asked), l.also...)
 	for name := range l.items {
 		names = append(names, name)
 	}
@@ -147,12 +198,46 @@ func (l *look) names() []string {
 	return slices.Compact(names)
 }
 
-// readClosed reads the closed rows of orders that Redis still holds.
+// readElsewhere looks for the orders of marks by their number. A mark lives longer than the rest that tells of an order: it
+// counts over several items, say, and the order's own has long ended; or a switch is lost.
+func (l *look) readElsewhere(tx *gorm.DB) error {
+	m := l.e.orders
+	known := map[string]bool{}
+	for i := range l.Held {
+		known[l.Held[i].Order] = l.Held[i].Kept() > 0
+	}
+	for _, o := range slices.Concat(l.Landing, l.Dead) {
+		known[o.Order] = true
+	}
+	var numbers []any
+	for _, mark := range l.Marks {
+		_, live := l.byNumber[mark.Order]
+		if r := m.newRow(); !live && !known[mark.Order] && r.set(m.number, mark.Order) == nil {
+			numbers = append(numbers, plain(m.number, r.v))
+		}
+	}
+	for numbers := range slices.Chunk(numbers, mostIn) {
+		err := l.each(tx, func(q *gorm.DB) *gorm.DB {
+			return q.Where(in(m.number, numbers)).Where(clause.Neq{Column: column(m.status), Value: m.closed})
+		}, func(r orderRow) { l.elsewhere[r.number()] = true })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readClosed reads the closed rows of orders that Redis still holds or has to land.
 func (l *look) readClosed(tx *gorm.DB) error {
 	m := l.e.orders
 	var requests []any
 	for i := range l.Held {
 		if o := &l.Held[i]; o.Kept() > 0 && !l.has(&o.Entry) {
+			requests = append(requests, o.RequestID)
+		}
+	}
+	for _, o := range slices.Concat(l.Landing, l.Dead) {
+		if l.wants(o.Item) && !l.has(&o.Entry) {
 			requests = append(requests, o.RequestID)
 		}
 	}
@@ -176,6 +261,21 @@ func (l *look) has(e *stock.Entry) bool {
 	}
 	_, ok := l.byNumber[e.Order]
 	return ok
+}
+
+// isClosed reports whether an order is closed in SQL.
+func (l *look) isClosed(e *stock.Entry) bool {
+	r, ok := l.closed[e.RequestID]
+	return ok && r.number() == e.Order
+}
+
+// kept is how many units of an order Redis keeps for it. Of one that was closed in SQL after it had been paid for there is
+// nothing to wait for: that is a refund, and its units come back by a step of an operator.
+func (l *look) kept(o *stock.SurveyedOrder) int64 {
+	if l.isClosed(&o.Entry) {
+		return o.Open()
+	}
+	return o.Kept()
 }
 
 // each reads rows one by one.

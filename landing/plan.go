@@ -43,6 +43,35 @@ func (a Action) order() int {
 	}, a)
 }
 
+// fits reports whether the action can be the correction of a difference of this class.
+func (a Action) fits(c Class) bool {
+	switch c {
+	case RedisAbove:
+		return a == ActionWithdraw
+	case RedisBelow:
+		return a == ActionRestock
+	case CounterGone:
+		return a == ActionRestore
+	case Withheld, Frozen:
+		return a == ActionThaw
+	case HoldWithoutOrder:
+		return a == ActionRelease
+	case OrderWithoutHold:
+		return a == ActionRemember || a == ActionClose
+	case OrderWithoutMarker:
+		return a == ActionRemember
+	case MarkerWithoutOrder:
+		return a == ActionUnmark
+	case DuplicateOrders:
+		return a == ActionClose
+	case GhostKey:
+		return a == ActionRemove
+	case KeyWithoutTTL:
+		return a == ActionExpire
+	}
+	return false
+}
+
 // movesUnits tells whether the correction changes how many units can be sold, or takes an order from its user.
 func (a Action) movesUnits() bool {
 	switch a {
@@ -78,29 +107,51 @@ type Correction struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Plan returns what is to be done about the differences of a report. Corrections that move units are approved where all of
-// an item together are within the threshold (WithThreshold); above, a person has to decide. Those that move none are
-// approved.
+// Plan returns what is to be done about the differences of a report. Corrections that move units, or open an item, are approved
+// where all differences in units of an item together are within the threshold (WithThreshold); above, and always with the
+// default of 0, a person has to decide. An item is not opened by itself either while its sum is unknown, or will differ still
+// when the plan is done. Corrections that move none are approved, but for a counter of an item that SQL has.
 func (r *Reconciler) Plan(rep *Report) *Plan {
 	p := &Plan{Version: planVersion, ID: rand.Text(), Made: rep.At, Corrections: []Correction{}}
-	units := map[string]int64{}
+	units, differs, threshold := map[string]int64{}, map[string]bool{}, r.e.cfg.threshold
+	for _, item := range rep.Unsettled {
+		differs[item] = true
+	}
 	for i := range rep.Differences {
-		if d := &rep.Differences[i]; d.action.movesUnits() {
+		d := &rep.Differences[i]
+		if d.action.movesUnits() || d.sum() {
 			units[d.Item] += d.Units
 		}
+		differs[d.Item] = differs[d.Item] || d.stays()
 	}
 	for _, d := range rep.Differences {
-		c := Correction{Difference: d, Action: d.action, Approved: true}
+		c := Correction{Difference: d, Action: d.action}
 		switch {
 		case d.action == "":
-			c.Approved, c.Why = false, "left to a person: there is no correction for it"
-		case d.action.movesUnits() && units[d.Item] > r.e.cfg.threshold:
-			c.Approved, c.Why = false, fmt.Sprintf("left to a person: %d units of this item, the threshold is %d", units[d.Item], r.e.cfg.threshold)
+			c.Why = "there is no correction for it"
+		case d.person != "":
+			c.Why = d.person
+		case d.action.movesUnits() && units[d.Item] > threshold:
+			c.Why = fmt.Sprintf("%d units of this item, the threshold is %d", units[d.Item], threshold)
+		case d.action.movesUnits() && threshold == 0:
+			c.Why = "the threshold is 0"
+		case d.action == ActionThaw && differs[d.Item]:
+			c.Why = "another difference of this item stays"
+		default:
+			c.Approved = true
+		}
+		if !c.Approved {
+			c.Why = "left to a person: " + c.Why
 		}
 		p.Corrections = append(p.Corrections, c)
 	}
 	slices.SortStableFunc(p.Corrections, func(a, b Correction) int { return cmp.Compare(a.Action.order(), b.Action.order()) })
 	return p
+}
+
+// stays reports whether an item's sum differs still when the correction is made, if there is one: then it must not be opened.
+func (d *Difference) stays() bool {
+	return d.Class == NoStockRow || d.sum() && d.action == ""
 }
 
 // Write writes the plan as JSON, indented for whoever reviews it.

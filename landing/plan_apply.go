@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/holdfast-go/holdfast/gormplugin"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -18,6 +19,9 @@ const (
 	ResultLeft = "left"
 	// ResultUnsettled: the item's units go back and forth, so nobody can say whether it still applies. Apply again later.
 	ResultUnsettled = "unsettled"
+	// ResultFailed: it could not be made, see [Result.Error]; or an item was not to be opened, as another correction of it
+	// could not be made.
+	ResultFailed = "failed"
 )
 
 // Applied is what [Reconciler.Apply] did.
@@ -29,6 +33,8 @@ type Applied struct {
 type Result struct {
 	Correction
 	Outcome string `json:"outcome"`
+	// Error is what went wrong with one that failed.
+	Error string `json:"error,omitempty"`
 }
 
 // Count returns how many corrections have that outcome.
@@ -46,8 +52,11 @@ func (a *Applied) Count(outcome string) (n int) {
 // needs no correction. So a plan can be applied again, after a crash half-way through it too, and changes nothing more; and
 // two calls at once, of one plan or of two plans for the same state, change what one of them would.
 //
+// A correction that fails does not keep the others from being made, unless Redis or the database is away, or the context is
+// over. Only an item is not opened (thaw) then whose own corrections could not be made.
+//
 // Its errors: [ErrInvalid] for a plan without ReviewedBy, or with an action that does not fit its class; [ErrStale]; those of
-// Compare, of package stock and of the database. After an error Applied says what was done before it.
+// Compare, of package stock and of the database, joined. After an error Applied says what was done all the same.
 func (r *Reconciler) Apply(ctx context.Context, p *Plan) (*Applied, error) {
 	if err := p.check(); err != nil {
 		return &Applied{}, err
@@ -70,6 +79,8 @@ func (p *Plan) check() error {
 	for i := range p.Corrections {
 		if c := &p.Corrections[i]; c.Approved && c.Action == "" {
 			return fail(ErrInvalid, fmt.Sprintf("a difference of class %s is approved, and there is no correction for it", c.Class))
+		} else if c.Approved && !c.Action.fits(c.Class) {
+			return fail(ErrInvalid, fmt.Sprintf("the plan says %q of a difference of class %s, which nothing of that kind corrects", c.Action, c.Class))
 		}
 	}
 	return nil
@@ -80,7 +91,7 @@ func (r *Reconciler) apply(ctx context.Context, p *Plan) (*Applied, error) {
 	if len(p.Corrections) == 0 {
 		return done, nil
 	}
-	rep, err := r.compare(ctx, nil)
+	rep, err := r.compare(ctx, p.sought())
 	if err != nil {
 		return done, err
 	}
@@ -95,28 +106,66 @@ func (r *Reconciler) apply(ctx context.Context, p *Plan) (*Applied, error) {
 	if err := p.fresh(now); err != nil {
 		return done, err
 	}
+	failed := map[string]bool{}
+	var faults []error
 	for _, c := range p.Corrections {
 		d := now[c.subject()]
-		outcome := ResultApplied
+		res := Result{Correction: c, Outcome: ResultApplied}
 		switch {
 		case !c.Approved:
-			outcome = ResultLeft
-		case d == nil && c.sum() && unsettled[c.Item]:
-			outcome = ResultUnsettled
+			res.Outcome = ResultLeft
+		case unsettled[c.Item] && (d == nil && c.sum() || d != nil && c.Action == ActionThaw):
+			res.Outcome = ResultUnsettled
 		case d == nil:
-			outcome = ResultGone
+			res.Outcome = ResultGone
+		case c.Action == ActionThaw && failed[c.Item]:
+			res.Outcome, res.Error = ResultFailed, "another correction of this item could not be made"
 		default:
 			if err := r.correct(ctx, p, &c, d); err != nil {
-				return done, fmt.Errorf("landing: correction %s of %s: %w", c.Action, c.Class, err)
+				faults = append(faults, fmt.Errorf("landing: correction %s of %s: %w", c.Action, c.Class, err))
+				if away(err) {
+					return done, errors.Join(faults...)
+				}
+				res.Outcome, res.Error = ResultFailed, err.Error()
+				failed[c.Item] = true
 			}
 		}
-		done.Results = append(done.Results, Result{c, outcome})
+		done.Results = append(done.Results, res)
 	}
-	return done, nil
+	return done, errors.Join(faults...)
 }
 
-// fresh checks that each approved difference is gone or what it was.
+// sought is what the plan is about: all that Redis knows, and items that it may have lost.
+func (p *Plan) sought() sought {
+	s := seek(nil)
+	for i := range p.Corrections {
+		if c := &p.Corrections[i]; c.Approved && c.Item != "" {
+			s.also = append(s.also, c.Item)
+		}
+	}
+	return s
+}
+
+// away reports whether an error says that Redis or the database cannot be reached, so that no other correction can be made.
+func away(err error) bool {
+	for _, sentinel := range []error{
+		stock.ErrUnavailable, stock.ErrUnknownOutcome, gormplugin.ErrUnavailable, gormplugin.ErrUnknownOutcome, context.Canceled,
+		context.DeadlineExceeded,
+	} {
+		if errors.Is(err, sentinel) {
+			return true
+		}
+	}
+	return false
+}
+
+// fresh checks that each approved difference is gone or what it was, and that nobody opens an item which SQL has less of by
+// now than whoever reviewed the plan could know.
 func (p *Plan) fresh(now map[subject]*Difference) error {
+	planned := map[subject]bool{}
+	for i := range p.Corrections {
+		planned[p.Corrections[i].subject()] = true
+	}
 	for i := range p.Corrections {
 		c := &p.Corrections[i]
 		d := now[c.subject()]
@@ -130,8 +179,14 @@ func (p *Plan) fresh(now map[subject]*Difference) error {
 			return stale(c, d.Units)
 		case c.sum() && d.Steps != c.Steps: // of an operator, or of another plan
 			return fail(ErrStale, fmt.Sprintf("a step was made on the item of %s since the plan was made: compare and plan anew", c.Class))
-		case d.action != c.Action:
-			return fail(ErrInvalid, fmt.Sprintf("the correction of %s is %q, the plan says %q", c.Class, d.action, c.Action))
+		case d.action != c.Action: // it was paid for meanwhile, say
+			return fail(ErrStale, fmt.Sprintf("%s cannot be corrected by %s any more: compare and plan anew", c.Class, c.Action))
+		case c.Action == ActionThaw:
+			for _, class := range []Class{RedisAbove, OrdersAbove, CounterGone, NoStockRow} {
+				if s := (subject{class: class, item: c.Item}); now[s] != nil && !planned[s] {
+					return fail(ErrStale, fmt.Sprintf("the item is to be opened, and %s was not there when the plan was made: compare and plan anew", class))
+				}
+			}
 		}
 	}
 	return nil
@@ -174,7 +229,11 @@ func (r *Reconciler) correct(ctx context.Context, p *Plan, c *Correction, d *Dif
 	case ActionUnmark:
 		_, err = shop.Unmark(ctx, d.mark)
 	case ActionClose:
-		err = r.e.close(ctx, d.Order, stock.LimitReached)
+		why := stock.Unpaid
+		if c.Class == DuplicateOrders {
+			why = stock.LimitReached
+		}
+		err = r.e.close(ctx, d.Order, why)
 		if errors.Is(err, ErrClosed) {
 			err = nil
 		}

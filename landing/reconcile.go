@@ -37,15 +37,15 @@ func newReconciler(e *engine) *Reconciler {
 // difference too: give it what is on sale, and a Redis that has lost everything is noticed.
 //
 // It reads every key of the Counter and every live order of the items, and keeps them in memory meanwhile: it is for a daily
-// job, not for a request. Its errors: [ErrInvalid] for a model without the columns for item and user, those of
-// stock.Counter.Survey, and those of the database.
+// job, not for a request. Its errors: [ErrInvalid] for a model without the columns for item and user, and for activity and
+// variant where the items' sales have them; those of stock.Counter.Survey, and those of the database.
 func (r *Reconciler) Compare(ctx context.Context, items ...stock.ID) (*Report, error) {
 	asked, err := r.check(items)
 	if err != nil {
 		return nil, err
 	}
 	ctx, done := r.tel.compare(ctx)
-	rep, err := r.compare(ctx, asked)
+	rep, err := r.compare(ctx, seek(asked))
 	done(ctx, rep, err)
 	return rep, err
 }
@@ -66,10 +66,10 @@ func (r *Reconciler) check(items []stock.ID) ([]string, error) {
 	return slices.Compact(asked), nil
 }
 
-func (r *Reconciler) compare(ctx context.Context, asked []string) (*Report, error) {
+func (r *Reconciler) compare(ctx context.Context, what sought) (*Report, error) {
 	seen := sightings{last: map[subject]Difference{}, sure: map[subject]Difference{}, settled: map[string]int{}}
 	for n := 1; ; n++ {
-		l, err := r.e.look(ctx, asked)
+		l, err := r.e.look(ctx, what)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +134,7 @@ func (s *sightings) add(j *judging) (open bool) {
 
 // report is what can be said after the last look.
 func (s *sightings) report(j *judging) *Report {
-	rep := &Report{At: j.At, Items: len(j.items), Differences: []Difference{}, InFlight: j.inFlight}
+	rep := &Report{At: j.At, Items: len(j.items), Differences: []Difference{}, InFlight: j.inFlight, asked: j.asked != nil}
 	for _, d := range j.found {
 		if sure, ok := s.sure[d.subject()]; ok {
 			rep.Differences = append(rep.Differences, sure)
@@ -145,12 +145,15 @@ func (s *sightings) report(j *judging) *Report {
 			rep.Differences = append(rep.Differences, d)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(j.items)) {
-		unsure := false
-		for id, d := range s.last {
-			unsure = unsure || d.sum() && d.Item == name && s.sure[id].Class == ""
+	slices.SortStableFunc(rep.Differences, inOrder)
+	unsure := map[string]bool{}
+	for id, d := range s.last {
+		if d.sum() && s.sure[id].Class == "" {
+			unsure[d.Item] = true
 		}
-		if s.settled[name] == 0 || unsure {
+	}
+	for _, name := range slices.Sorted(maps.Keys(j.items)) {
+		if s.settled[name] == 0 || unsure[name] {
 			rep.Unsettled = append(rep.Unsettled, name)
 		}
 	}

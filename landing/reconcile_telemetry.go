@@ -56,7 +56,9 @@ func (i *reconcileInstruments) compare(ctx context.Context) (context.Context, fu
 			}
 		}
 		for c, options := range i.byClass {
-			i.differences.Record(ctx, counts[c], options...)
+			if rep.sees(c) { // else a comparison of the other kind has
+				i.differences.Record(ctx, counts[c], options...)
+			}
 		}
 		i.lastSuccess.Record(ctx, float64(time.Now().UnixMilli())/1000)
 		told := tell(span, counts)
