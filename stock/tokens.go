@@ -89,7 +89,7 @@ func (t *Tokens) Load(ctx context.Context, b Batch) (Loaded, error) {
 	aside := keys.list + ":aside:" + newOrderID()
 	version := versionOf(b.Tokens)
 	open := func(put bool) (answer, error) {
-		return c.run(ctx, c.scripts.tokensOpen, []string{keys.control, keys.list, aside},
+		return c.run(ctx, c.scripts.tokensOpen, []string{keys.control, keys.list, aside, keys.taken, keys.users},
 			len(b.Tokens), r.starts, r.ends, b.PerUser, version, flag(put))
 	}
 	if a, err = open(false); err != nil {
@@ -204,7 +204,7 @@ func (t *Tokens) take(ctx context.Context, o *Order, tell *told) (Token, error) 
 	l := &r.lines[0]
 	tell.item = l.item
 	a, err := c.run(ctx, c.scripts.tokensTake, []string{keys.control, keys.list, keys.taken, keys.users, c.keys.request(part, r.id)},
-		escaped(r.id), l.user, l.what, c.cfg.keep.Milliseconds())
+		escaped(r.id), l.user, l.what, c.cfg.keep.Milliseconds(), newOrderID())
 	if err != nil {
 		return Token{}, err
 	}
@@ -214,6 +214,9 @@ func (t *Tokens) take(ctx context.Context, o *Order, tell *told) (Token, error) 
 	case codeReplayed:
 		if a.text(2) == stateReleased {
 			return Token{}, fail(ErrReleased, "")
+		}
+		if left := a.int(3); left >= 0 { // a send of this call took it, and its reply was lost
+			return Token{Token: a.text(1), Left: left}, nil
 		}
 		return Token{Token: a.text(1), Replayed: true}, nil
 	case codeNotStarted:

@@ -162,6 +162,44 @@ func TestTokensHaveTimes(t *testing.T) {
 	})
 }
 
+// C20: a sale that is prolonged remembers who has which token: no second one for a user, and the first can be given back.
+func TestProlongedTokensRememberTheirUsers(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		tokens := e.tokens()
+		b := e.batch(5, 1)
+		e.load(tokens, b)
+		o := e.ask(7)
+		got, err := tokens.Take(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ends := range []time.Duration{8 * 24 * time.Hour, 7 * 24 * time.Hour} { // the later one counts
+			b.Ends = time.Now().Add(ends)
+			e.load(tokens, b)
+			again := e.ask(8)
+			got, err := tokens.Take(t.Context(), again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tokens.Return(t.Context(), again, got.Token); err != nil {
+				t.Error(err)
+			}
+			for _, key := range []string{"", ":ctl", ":taken", ":users"} {
+				e.ttl("tokens:item:1001:act:show"+key, 9*24*time.Hour)
+			}
+		}
+		if e.mini != nil {
+			e.mini.FastForward(26 * time.Hour)
+		}
+		_, err = tokens.Take(t.Context(), e.ask(7))
+		e.wants(err, ErrLimitReached, "a second token")
+		if err := tokens.Return(t.Context(), o, got.Token); err != nil {
+			t.Error(err)
+		}
+		e.everyKeyExpires()
+	})
+}
+
 func TestWrongTokens(t *testing.T) {
 	e := newMini(t, 0)
 	tokens := e.tokens()
@@ -210,7 +248,7 @@ func TestTokensWithLostReplies(t *testing.T) {
 			f.load(tokens, f.batch(2500, 1))
 			o := f.ask(1)
 			got, err := tokens.Take(t.Context(), o)
-			if err != nil || got.Token != "seat 1" {
+			if err != nil || got != (Token{Token: "seat 1", Left: 2499}) { // no replay: it was this call that took it
 				t.Errorf("command %d: Take = %+v, %v", nth, got, err)
 			}
 			if err := tokens.Return(t.Context(), o, got.Token); err != nil && !errors.Is(err, ErrNotHeld) {

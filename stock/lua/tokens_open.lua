@@ -1,6 +1,6 @@
 -- Opens a sale of tokens: puts the list that was built aside in its place, unless tokens have been loaded before.
 --
--- KEYS  1 switch    2 list    3 the list aside
+-- KEYS  1 switch    2 list    3 the list aside    4 tokens taken    5 tokens of each user
 -- ARGV  1 tokens in all    2 start    3 end, in Unix milliseconds    4 tokens a user may have, 0: no limit
 --       5 version of the tokens    6 1: put the list in its place, 0: only look
 --
@@ -12,7 +12,7 @@
 -- Everything is checked before the first write. Complexity: O(1).
 
 local total, starts, ends, limit = int(ARGV[1]), int(ARGV[2]), int(ARGV[3]), int(ARGV[4])
-if #KEYS ~= 3 or #ARGV ~= 6 or not total or total < 1 or ARGV[5] == '' then
+if #KEYS ~= 5 or #ARGV ~= 6 or not total or total < 1 or ARGV[5] == '' then
     return {-10, 'argument', 'number of arguments'}
 end
 if not starts or not ends or starts >= ends or ends > MAX - 8 * DAY or not limit then
@@ -38,6 +38,8 @@ if switch[1] then
     local last = digits(math.max(ends, int(switch[3])) + DAY)
     redis.call('PEXPIREAT', KEYS[1], last)
     redis.call('PEXPIREAT', KEYS[2], last)
+    redis.call('PEXPIREAT', KEYS[4], last)
+    redis.call('PEXPIREAT', KEYS[5], last)
     redis.call('DEL', KEYS[3])
     return {1, left, int(switch[4]) - left}
 end

@@ -37,7 +37,9 @@ end
 
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('RPUSH', KEYS[2], ARGV[1])
-redis.call('PEXPIREAT', KEYS[2], digits(int(ends) + DAY))
+if redis.call('PTTL', KEYS[2]) < int(ends) + DAY - clock() then
+    redis.call('PEXPIREAT', KEYS[2], digits(int(ends) + DAY))
+end
 if has and int(has) > 1 then
     redis.call('HSET', KEYS[4], ARGV[3], digits(int(has) - 1))
 elseif has then
