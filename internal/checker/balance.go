@@ -39,11 +39,11 @@ func (j *judge) readAccounts() {
 		j.readHeld()
 	}
 	for _, a := range j.items {
-		if j.Forgot {
+		if j.Forgot || j.Miscounted {
 			// Redis's own books were corrected to what SQL has: they prove nothing about what came in.
 			a.restocked, a.withdrawn, a.withheld = 0, 0, 0
 		}
-		if j.Forgot || a.redis == nil || !a.redis.open {
+		if j.Forgot || j.Miscounted || a.redis == nil || !a.redis.open {
 			j.readMovements(a)
 		}
 	}

@@ -26,6 +26,9 @@ type Run struct {
 	// Forgot says that Redis lost writes it had acknowledged (a failover, a restart without its data). What was promised
 	// on its word alone is then not held against the answers: SQL's word still is.
 	Forgot bool
+	// Miscounted says that a counter of Redis was lost or changed by somebody, and has been corrected since. Its books then
+	// prove nothing about what came in; all that it has recorded of requests and orders still counts.
+	Miscounted bool
 	// SoldOutFor is the time for which an instance may go on saying "sold out" by itself (the filter of stock).
 	SoldOutFor time.Duration
 }
@@ -40,9 +43,11 @@ func Check(run Run) []Finding {
 	j.checkStored()
 	j.checkLimits()
 	j.checkMarkers()
+	j.checkDeadlines()
 	j.checkRequests()
 	j.checkAnswers()
 	j.checkEnds()
+	j.checkFates()
 	j.checkLedgers()
 	j.checkRefusals()
 	j.checkFences()
@@ -54,6 +59,7 @@ type judge struct {
 	Run
 	found []Finding
 	items map[string]*account
+	back  map[string][]*Record // by order: what says that its units have come back; read by came
 }
 
 func (j *judge) add(f Finding) { j.found = append(j.found, f) }
@@ -84,6 +90,9 @@ func (j *judge) checkStored() {
 	}
 	if !j.Settled {
 		return
+	}
+	for _, name := range j.Redis.opened {
+		j.add(Finding{Kind: RequestOpen, Key: name})
 	}
 	for _, e := range append(slices.Clone(j.Redis.landing), j.Redis.dead...) {
 		j.add(Finding{Kind: StreamOpen, Item: e.item, Request: e.request, Order: e.order, Got: e.units})

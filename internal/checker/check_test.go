@@ -3,8 +3,11 @@ package checker
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/stock"
@@ -104,7 +107,7 @@ func faults() []planted {
 			r.Start, r.End = s.tick()
 			r.Outcome, r.Order = Replayed, "another"
 			s.rec.Add(r)
-		}, []Kind{RequestOrders}, ""},
+		}, []Kind{OtherOrder, RequestOrders}, ""},
 		{"a request that is done twice", func(s *shop) {
 			r := s.rec.Records()[0]
 			r.Start, r.End = s.tick()
@@ -159,6 +162,75 @@ func faults() []planted {
 			o := s.order(7, 1)
 			s.land(o, s.deduct(o).Order, 2)
 		}, []Kind{MarkerAlone, ReturnOpen}, ""},
+		{"a hold that nobody will ever sweep", func(s *shop) {
+			o := s.order(7, 1)
+			res := s.deduct(o)
+			s.land(o, res.Order, 0)
+			s.do("ZREM", s.key("deadlines"), res.Order)
+		}, []Kind{HoldUndue}, "hold"},
+		{"a hold that is swept too early", func(s *shop) {
+			o := s.order(7, 1)
+			res := s.deduct(o)
+			s.land(o, res.Order, 0)
+			s.do("ZADD", s.key("deadlines"), 1, res.Order)
+		}, []Kind{HoldUndue}, "hold"},
+		{"a hold that was put off is no fault", func(s *shop) {
+			o := s.order(7, 1)
+			res := s.deduct(o)
+			s.land(o, res.Order, 0)
+			s.do("ZADD", s.key("deadlines"), time.Now().Add(24*time.Hour).UnixMilli(), res.Order)
+		}, nil, "hold"},
+		{"a deadline of an order that has ended", func(s *shop) {
+			s.deduct(s.order(7, 1)) // the key is there
+			_, order := s.buy(8, 1)
+			s.do("ZADD", s.key("deadlines"), time.Now().Add(time.Hour).UnixMilli(), order)
+		}, []Kind{DeadlineAlone, HoldOpen}, "hold"},
+		{"a paid order whose hold is not confirmed", func(s *shop) {
+			o := s.order(7, 1)
+			s.land(o, s.deduct(o).Order, 1)
+		}, []Kind{ConfirmOpen}, "hold"},
+		{"a confirmed hold that nobody has paid", func(s *shop) {
+			o, _ := s.buy(7, 1)
+			s.exec(`UPDATE seckill_order SET status = 0 WHERE request_id = '` + o.RequestID + `'`)
+		}, []Kind{ConfirmedUnpaid}, "hold"},
+		{"told that it is paid, and it is not", func(s *shop) {
+			o := s.order(7, 1)
+			res := s.deduct(o)
+			s.land(o, res.Order, 0)
+			s.rec.Add(Record{Op: Pay, Order: res.Order, Outcome: Applied})
+			s.rec.Add(Record{Op: Close, Order: res.Order, Outcome: "already_confirmed"})
+		}, []Kind{PaidLost, PaidLost}, ""},
+		{"told that it is closed, and it is not", func(s *shop) {
+			_, order := s.buy(7, 1)
+			s.rec.Add(Record{Op: Close, Order: order, Outcome: Applied})
+			s.rec.Add(Record{Op: Pay, Order: order, Outcome: "already_released"})
+		}, []Kind{ClosedLost, ClosedLost}, ""},
+		{"paid twice", func(s *shop) {
+			_, order := s.buy(7, 1)
+			s.rec.Add(Record{Op: Pay, Order: order, Outcome: Applied})
+			s.rec.Add(Record{Op: Pay, Order: order, Outcome: "already_confirmed"})
+			s.rec.Add(Record{Op: Pay, Order: order, Outcome: Applied})
+		}, []Kind{EndedTwice}, ""},
+		{"an order in the marker of another user", func(s *shop) {
+			_, order := s.buy(7, 1)
+			s.do("HDEL", s.key("user:7:"), order)
+			s.do("HSET", s.key("user:1:"), order, "1:2")
+		}, []Kind{MarkerForeign}, ""},
+		{"told another order than the row has", func(s *shop) {
+			o, _ := s.buy(7, 1)
+			recs := s.rec.Records()
+			s.rec = NewRecorder(nil)
+			for _, r := range recs {
+				if r.Request == o.RequestID && r.Op == Deduct {
+					r.Order = "another"
+				}
+				s.rec.Add(r)
+			}
+		}, []Kind{OtherOrder}, ""},
+		{"an order of several lines that is under way for ever", func(s *shop) {
+			s.do("HSET", s.prefix+"req:lines", "what", "=1", "order", "o", "state", "open")
+			s.do("PEXPIRE", s.prefix+"req:lines", "100000")
+		}, []Kind{RequestOpen}, "flat"},
 		{"stock below zero", func(s *shop) { s.exec(`UPDATE item_stock SET stock = -1`) }, []Kind{BelowZero, StockDiffers}, ""},
 		{"a restock without its operation", func(s *shop) {
 			if _, err := s.counter.Adjust(s.Context(), testItem, 3, "more", "ops"); err != nil {
@@ -177,7 +249,7 @@ func TestPlantedFaults(t *testing.T) {
 		for kind := range kindsOfCounter() {
 			flat := kind != "segments" && kind != "segments, hold"
 			stream := kind == "stream" || kind == "hold, stream"
-			if f.kinds == "flat" && !flat || f.kinds == "stream" && !stream || f.kinds == "no stream" && stream {
+			if f.kinds == "flat" && !flat || f.kinds == "stream" && !stream || f.kinds == "no stream" && stream || f.kinds == "hold" && !strings.Contains(kind, "hold") {
 				continue
 			}
 			t.Run(f.name+"/"+kind, func(t *testing.T) {
@@ -240,6 +312,46 @@ func TestTrueSoldOut(t *testing.T) {
 	s.rec.Add(late)
 	s.finds(s.check(), FalseSoldOut)
 	s.finds(s.check(func(r *Run) { r.SoldOutFor = time.Minute })) // a filter may go on saying so for a while
+}
+
+// Units that somebody has seen come back, as the sweeper brings them, make "sold out" false from then on, and "limit reached"
+// too; before they were seen nothing is known. An order that no answer told of counts as taken until its row says otherwise.
+func TestSoldOutAfterWhatWasSeenToComeBack(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	second := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
+	ask := func(request, user, order, outcome string, n int) Record {
+		return Record{
+			Request: request, User: user, Item: "1", Activity: "9", Units: 1, Order: order, Outcome: outcome,
+			Start: second(n), End: second(n).Add(time.Millisecond),
+		}
+	}
+	lost := &orderRow{request: "r2", order: "o2", item: "1", user: "2", activity: "9", units: 1, closed: true}
+	rows := &SQL{
+		orders: []orderRow{{request: "r1", order: "o1", item: "1", user: "1", activity: "9", units: 1, closed: true}, *lost},
+		stock:  map[string]stockRow{}, byRequest: map[string]*orderRow{"r2": lost},
+	}
+	run := Run{Sales: []Sale{{Item: "1", Activity: "9", Units: 2, Limit: 1}}, SQL: rows, History: []Record{
+		ask("r1", "1", "o1", Deducted, 0),
+		ask("r2", "2", "", NoAnswer, 0),
+		ask("r3", "3", "", "insufficient", 1),
+		ask("r4", "1", "", "limit_reached", 1),
+		{Op: Return, Order: "o1", Units: 1, End: second(3)},
+		ask("r5", "4", "o5", Deducted, 4),
+		ask("r6", "5", "", "insufficient", 5),
+	}}
+	if found := Check(run); len(found) > 0 {
+		t.Errorf("found %v", found)
+	}
+	run.History = append(run.History, Record{Op: Return, Order: "o2", Units: 1, End: second(6)},
+		ask("r7", "6", "", "insufficient", 7), ask("r8", "1", "", "limit_reached", 7))
+	var got []string
+	for _, f := range Check(run) {
+		got = append(got, fmt.Sprint(f.Kind, " ", f.Request))
+	}
+	if diff := cmp.Diff([]string{"false_limit r8", "false_sold_out r7"}, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
 }
 
 // A history in which two writers overlap proves nothing about their order: no finding.

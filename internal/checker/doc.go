@@ -16,11 +16,11 @@
 //
 //	1   sold <= initial + restocked - withdrawn; no counter and no stock below 0
 //	2   what came in = counters + transfers + holds + live orders + withheld + returns to be done
-//	2a  nothing is under way any more (Run.Settled)
+//	2a  nothing is under way any more (Run.Settled), and what is held has a deadline at which it is swept
 //	2b  the stock row = what came in - live orders - withheld
 //	3   a user stays under the limit; a marker entry is there exactly while its order is held or live
 //	4   one order a request; a repeat gets the first outcome, or a refusal that was true
-//	5   a held unit ends at most once
+//	5   a held unit ends at most once, and as somebody was told: paid or closed
 //	6   every key has a TTL; no lock outlives its holder by more than its TTL (Sampler)
 //	7   the ledger's movements add up, each with an operation of its own
 //	8   goroutines and connections are back (Level)

@@ -12,37 +12,46 @@ type Kind string
 
 // The kinds, with the invariant that each of them breaks.
 const (
-	Oversold         Kind = "oversold"             // 1: more units in live orders than ever came in
-	BelowZero        Kind = "below_zero"           // 1: a counter or a stock row
-	UnitsLost        Kind = "units_lost"           // 2: fewer units are accounted for than came in
-	UnitsExtra       Kind = "units_extra"          // 2: more are
-	CounterGone      Kind = "counter_gone"         // 2: the sale is on, and there is no counter
-	GhostCounter     Kind = "ghost_counter"        // 2: a counter without a sale
-	Unreadable       Kind = "unreadable"           // 2: a stored value that is not of its form
-	HoldOpen         Kind = "hold_open"            // 2a: units held, and no order row
-	TransferOpen     Kind = "transfer_open"        // 2a: units between two segments
-	ReturnOpen       Kind = "return_open"          // 2a: the order is closed, its units have not come back
-	StreamOpen       Kind = "stream_open"          // 2a: orders that have not landed, dead letters too
-	StockDiffers     Kind = "stock_differs"        // 2b: the stock row is not what is left
-	OverLimit        Kind = "over_limit"           // 3: a user has more than the limit; a duplicate order
-	MarkerAlone      Kind = "marker_without_order" // 3
-	OrderUnmarked    Kind = "order_without_marker" // 3
-	MarkerUnits      Kind = "marker_units"         // 3: the marker says another number of units than the order has
-	RequestRows      Kind = "request_rows"         // 4: several order rows for one request
-	RequestOrders    Kind = "request_orders"       // 4: a repeat was told another order
-	RequestTwice     Kind = "request_twice"        // 4: done afresh twice
-	RepeatRefused    Kind = "repeat_refused"       // 4: done, and a repeat was refused although nothing had come back
-	AcceptedLost     Kind = "accepted_lost"        // 4: a buyer was told of an order that is nowhere
-	RefusedLive      Kind = "refused_live"         // 4: every answer was no, and there is a live order
-	EndedTwice       Kind = "ended_twice"          // 5: more units were confirmed and released than held
-	Eternal          Kind = "eternal"              // 6: a key without a TTL
-	LockOutlives     Kind = "lock_outlives"        // 6: a lock older than its TTL whose holder is gone
-	LedgerDiffers    Kind = "ledger_differs"       // 7: the movements do not add up to the counter
-	LedgerTwice      Kind = "ledger_twice"         // 7: two movements with one operation id
-	NotBack          Kind = "not_back"             // 8: goroutines or connections
-	FalseSoldOut     Kind = "false_sold_out"       // 9: sold out, and there was enough all the time
-	FalseLimit       Kind = "false_limit"          // 9: limit reached, and the user was below it all the time
-	FenceFell        Kind = "fence_fell"           // 10
+	Oversold         Kind = "oversold"              // 1: more units in live orders than ever came in
+	BelowZero        Kind = "below_zero"            // 1: a counter or a stock row
+	UnitsLost        Kind = "units_lost"            // 2: fewer units are accounted for than came in
+	UnitsExtra       Kind = "units_extra"           // 2: more are
+	CounterGone      Kind = "counter_gone"          // 2: the sale is on, and there is no counter
+	GhostCounter     Kind = "ghost_counter"         // 2: a counter without a sale
+	Unreadable       Kind = "unreadable"            // 2: a stored value that is not of its form
+	HoldOpen         Kind = "hold_open"             // 2a: units held, and no order row
+	TransferOpen     Kind = "transfer_open"         // 2a: units between two segments
+	HoldUndue        Kind = "hold_without_deadline" // 2a: units that are held, and that nobody will ever sweep, or too early
+	DeadlineAlone    Kind = "deadline_without_hold" // 2a
+	ConfirmOpen      Kind = "confirm_open"          // 2a: the order is paid in SQL, its hold is not confirmed
+	RequestOpen      Kind = "request_open"          // 2a: an order of several lines that is still under way
+	ReturnOpen       Kind = "return_open"           // 2a: the order is closed, its units have not come back
+	StreamOpen       Kind = "stream_open"           // 2a: orders that have not landed, dead letters too
+	StockDiffers     Kind = "stock_differs"         // 2b: the stock row is not what is left
+	OverLimit        Kind = "over_limit"            // 3: a user has more than the limit; a duplicate order
+	MarkerAlone      Kind = "marker_without_order"  // 3
+	OrderUnmarked    Kind = "order_without_marker"  // 3
+	MarkerForeign    Kind = "marker_of_another"     // 3: the marker of another user, item or activity has the order
+	MarkerUnits      Kind = "marker_units"          // 3: the marker says another number of units than the order has
+	RequestRows      Kind = "request_rows"          // 4: several order rows for one request
+	RequestOrders    Kind = "request_orders"        // 4: a repeat was told another order
+	RequestTwice     Kind = "request_twice"         // 4: done afresh twice
+	RepeatRefused    Kind = "repeat_refused"        // 4: done, and a repeat was refused although nothing had come back
+	AcceptedLost     Kind = "accepted_lost"         // 4: a buyer was told of an order that is nowhere
+	OtherOrder       Kind = "other_order"           // 4: a buyer was told another order than the row has
+	RefusedLive      Kind = "refused_live"          // 4: every answer was no, and there is a live order
+	PaidLost         Kind = "paid_lost"             // 5: somebody was told that the order is paid, and it is not
+	ClosedLost       Kind = "closed_lost"           // 5: somebody was told that the order is closed, and it is not
+	ConfirmedUnpaid  Kind = "confirmed_unpaid"      // 5: the hold is confirmed, and nobody has paid
+	EndedTwice       Kind = "ended_twice"           // 5: more units were confirmed and released than held
+	Eternal          Kind = "eternal"               // 6: a key without a TTL
+	LockOutlives     Kind = "lock_outlives"         // 6: a lock older than its TTL whose holder is gone
+	LedgerDiffers    Kind = "ledger_differs"        // 7: the movements do not add up to the counter
+	LedgerTwice      Kind = "ledger_twice"          // 7: two movements with one operation id
+	NotBack          Kind = "not_back"              // 8: goroutines or connections
+	FalseSoldOut     Kind = "false_sold_out"        // 9: sold out, and there was enough all the time
+	FalseLimit       Kind = "false_limit"           // 9: limit reached, and the user was below it all the time
+	FenceFell        Kind = "fence_fell"            // 10
 	invariantUnknown      = "?"
 )
 
@@ -82,15 +91,15 @@ func invariantOf(k Kind) string {
 		return "1"
 	case UnitsLost, UnitsExtra, CounterGone, GhostCounter, Unreadable:
 		return "2"
-	case HoldOpen, TransferOpen, ReturnOpen, StreamOpen:
+	case HoldOpen, HoldUndue, DeadlineAlone, ConfirmOpen, RequestOpen, TransferOpen, ReturnOpen, StreamOpen:
 		return "2a"
 	case StockDiffers:
 		return "2b"
-	case OverLimit, MarkerAlone, OrderUnmarked, MarkerUnits:
+	case OverLimit, MarkerAlone, OrderUnmarked, MarkerForeign, MarkerUnits:
 		return "3"
-	case RequestRows, RequestOrders, RequestTwice, RepeatRefused, AcceptedLost, RefusedLive:
+	case RequestRows, RequestOrders, RequestTwice, RepeatRefused, AcceptedLost, OtherOrder, RefusedLive:
 		return "4"
-	case EndedTwice:
+	case PaidLost, ClosedLost, ConfirmedUnpaid, EndedTwice:
 		return "5"
 	case Eternal, LockOutlives:
 		return "6"

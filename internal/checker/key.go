@@ -18,6 +18,7 @@ const (
 	holdKey
 	streamKey
 	deadKey
+	deadlinesKey
 	moveKey
 )
 
@@ -83,6 +84,8 @@ func (k *key) stock(rest string, parts []string) {
 		k.role = streamKey
 	case rest == "orders:dead":
 		k.role = deadKey
+	case rest == "deadlines":
+		k.role = deadlinesKey
 	case len(parts) < 2:
 	case parts[0] == "item" && len(parts) == 2:
 		k.role, k.item = counterKey, parts[1]

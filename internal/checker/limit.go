@@ -109,6 +109,8 @@ func (j *judge) checkMarkers() {
 		switch {
 		case !there:
 			j.add(Finding{Kind: MarkerAlone, Item: m.item, User: m.user, Activity: m.act, Order: m.order, Key: m.name, Got: m.units})
+		case c.user != m.user || m.item != "" && c.item != m.item || m.act != "" && c.activity != m.act:
+			j.add(Finding{Kind: MarkerForeign, Item: c.item, User: c.user, Activity: c.activity, Order: m.order, Key: m.name})
 		case c.units != m.units:
 			j.add(Finding{Kind: MarkerUnits, Item: c.item, User: m.user, Activity: m.act, Order: m.order, Key: m.name, Want: c.units, Got: m.units})
 		}

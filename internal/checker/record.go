@@ -20,6 +20,9 @@ const (
 	Restock  = "restock"  // more units
 	Withdraw = "withdraw" // fewer units
 	Write    = "write"    // a fenced write to a row of SQL
+	Pay      = "pay"      // an order's row is to be paid
+	Close    = "close"    // an order's row is to be closed
+	Return   = "return"   // nobody's question: somebody has looked, and at the end of the look the units were back
 )
 
 // Answers that are no error types: values of Record.Outcome. The others are those of package fault.
@@ -28,7 +31,7 @@ const (
 	Replayed  = "replayed"
 	Confirmed = "confirmed"
 	Released  = "released"
-	Applied   = "applied" // of a restock, a withdrawal or a write
+	Applied   = "applied" // of a restock, a withdrawal or a write; a row that this call has paid or closed
 	NoAnswer  = ""        // nobody knows what happened
 )
 

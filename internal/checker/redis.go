@@ -22,9 +22,11 @@ type Redis struct {
 	marks   []mark
 	landing []entry // in the streams
 	dead    []entry
+	due     map[due]int64 // Unix milliseconds at which a hold is swept, once they have passed
 	eternal []string
 	strange []string
 	ghosts  []string
+	opened  []string // requests of several lines that are under way
 }
 
 // item is one item, all segments summed up. A quota is named quota:<id>.
@@ -59,6 +61,20 @@ type proof struct {
 	item, variant, activity, user string
 	units, confirmed, released    int64
 	state                         string
+
+	hold     bool   // a hold of its own, not a request record
+	part     string // of the hold
+	deadline int64  // of the hold, Unix milliseconds
+}
+
+// open is how many units of it have not ended yet.
+func (p *proof) open() int64 { return p.units - p.confirmed - p.released }
+
+// due is an order that has a deadline, in one partition.
+type due struct {
+	part  string
+	quota bool
+	order string
 }
 
 func (p *proof) kept() int64 { return p.units - p.released }
@@ -81,6 +97,7 @@ type raw struct {
 	text       string
 	fields     map[string]string
 	entries    []redis.XMessage
+	scores     []redis.Z
 }
 
 // ReadRedis reads everything under the prefix, from every master of a cluster, with SCAN. It changes nothing.
@@ -98,7 +115,7 @@ func ReadRedis(ctx context.Context, rdb redis.UniversalClient, prefix string) (*
 	if err != nil {
 		return nil, fmt.Errorf("checker: Redis: %w", err)
 	}
-	r := &Redis{now: now.UnixMilli(), items: map[string]*item{}, proofs: map[string]*proof{}, records: map[string][]proof{}}
+	r := &Redis{now: now.UnixMilli(), items: map[string]*item{}, proofs: map[string]*proof{}, records: map[string][]proof{}, due: map[due]int64{}}
 	for i := range all {
 		r.take(&all[i], strings.TrimPrefix(all[i].name, prefix))
 	}
@@ -163,6 +180,8 @@ func fetch(ctx context.Context, rdb redis.UniversalClient, names []string) ([]ra
 					reads[i] = p.Get(ctx, name)
 				case "hash":
 					reads[i] = p.HGetAll(ctx, name)
+				case "zset":
+					reads[i] = p.ZRangeWithScores(ctx, name, 0, -1)
 				case "stream":
 					reads[i] = p.XRange(ctx, name, "-", "+")
 				}
@@ -178,6 +197,8 @@ func fetch(ctx context.Context, rdb redis.UniversalClient, names []string) ([]ra
 				got[i].text = read.Val()
 			case *redis.MapStringStringCmd:
 				got[i].fields = read.Val()
+			case *redis.ZSliceCmd:
+				got[i].scores = read.Val()
 			case *redis.XMessageSliceCmd:
 				got[i].entries = read.Val()
 			}
@@ -217,6 +238,8 @@ func (r *Redis) take(v *raw, name string) {
 		r.landing = append(r.landing, entries(v.entries)...)
 	case deadKey:
 		r.dead = append(r.dead, entries(v.entries)...)
+	case deadlinesKey:
+		ok = r.deadlines(k, v)
 	}
 	if !ok {
 		r.strange = append(r.strange, v.name)
@@ -275,6 +298,9 @@ func (r *Redis) marker(k key, v *raw) bool {
 
 func (r *Redis) request(k key, v *raw) bool {
 	f := v.fields
+	if f["state"] == "open" {
+		r.opened = append(r.opened, v.name)
+	}
 	if f["state"] == "undone" || f["state"] == "open" || f["state"] == "refused" || strings.HasPrefix(f["what"], "=") {
 		return v.kind == "hash" // a whole order, or one that was taken back
 	}
@@ -290,12 +316,26 @@ func (r *Redis) request(k key, v *raw) bool {
 }
 
 func (r *Redis) hold(k key, v *raw) bool {
-	p := proof{order: k.id, request: v.fields["request"]}
+	p := proof{order: k.id, request: v.fields["request"], hold: true, part: k.part}
 	if v.kind != "hash" || p.request == "" || !p.read(v.fields, k.quota) {
 		return false
 	}
+	taken := strings.Fields(v.fields["taken"])
+	if len(taken) != 3 {
+		return false
+	}
 	r.proofs[p.order] = &p
-	return true
+	var ok bool
+	p.deadline, ok = number(taken[2])
+	return ok
+}
+
+func (r *Redis) deadlines(k key, v *raw) bool {
+	for _, z := range v.scores {
+		order, _ := z.Member.(string)
+		r.due[due{k.part, k.quota, order}] = int64(z.Score)
+	}
+	return v.kind == "zset"
 }
 
 // read reads what units are for: item, variant, activity, user and units, escaped, with colons between.

@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/holdfast-go/holdfast/internal/fault"
@@ -64,23 +65,27 @@ type timeline struct {
 type event struct {
 	at    time.Time
 	units int64
+	sum   int64 // of all up to this one
 }
 
 // groups are the history's records by what they are counted under, so that a long history is gone through once.
 type groups struct {
-	items, users, releases map[string][]*Record // releases by order
-	orderOf                map[string]string    // by request
+	items, users map[string][]*Record
+	returns      map[string][]*Record // by order
+	orderOf      map[string]string    // by request
 }
 
 func (j *judge) grouped() *groups {
-	g := &groups{items: map[string][]*Record{}, users: map[string][]*Record{}, releases: map[string][]*Record{}, orderOf: map[string]string{}}
+	g := &groups{items: map[string][]*Record{}, users: map[string][]*Record{}, returns: j.came(), orderOf: map[string]string{}}
+	if j.SQL != nil { // a request that nobody has an answer to may have a row
+		for _, row := range j.SQL.orders {
+			g.orderOf[row.request] = row.order
+		}
+	}
 	for i := range j.History {
 		r := &j.History[i]
 		if r.taken() {
 			g.orderOf[r.Request] = r.Order
-		}
-		if r.is(Release) {
-			g.releases[r.Order] = append(g.releases[r.Order], r)
 		}
 		g.items[r.Item] = append(g.items[r.Item], r)
 		g.users[r.User] = append(g.users[r.User], r)
@@ -112,28 +117,33 @@ func (g *groups) timeline(among []*Record, mine func(*Record) bool) *timeline {
 			}
 			units[id] = max(units[id], r.Units, 1)
 			if !r.taken() && !r.unknown() { // taken, and given back before the answer
-				t.returns = append(t.returns, event{r.End, max(r.Units, 1)})
+				t.returns = append(t.returns, event{at: r.End, units: max(r.Units, 1)})
 			}
 		case r.is(Restock) && r.Outcome == Applied:
-			t.in = append(t.in, event{r.End, r.Units})
+			t.in = append(t.in, event{at: r.End, units: r.Units})
 		case r.is(Withdraw):
-			t.in = append(t.in, event{r.Start, -r.Units})
+			t.in = append(t.in, event{at: r.Start, units: -r.Units})
 		}
 	}
 	for _, id := range starts {
-		t.takes = append(t.takes, event{first[id], units[id]})
+		t.takes = append(t.takes, event{at: first[id], units: units[id]})
 	}
 	for _, id := range starts {
-		for _, r := range g.releases[id] {
-			if r.Outcome == Released && r.Reason != string(fault.Insufficient) && !r.End.IsZero() {
+		for _, r := range g.returns[id] {
+			if (r.Op == Return || r.Outcome == Released) && r.Reason != string(fault.Insufficient) && !r.End.IsZero() {
 				back := min(r.Units, units[id]) // a repeat that says so again gives nothing back
 				units[id] -= back
-				t.returns = append(t.returns, event{r.End, back})
+				t.returns = append(t.returns, event{at: r.End, units: back})
 			}
 		}
 	}
 	for _, events := range [][]event{t.takes, t.returns, t.in} {
 		slices.SortStableFunc(events, func(a, b event) int { return a.at.Compare(b.at) })
+		sum := int64(0)
+		for i := range events {
+			sum += events[i].units
+			events[i].sum = sum
+		}
 	}
 	return t
 }
@@ -141,13 +151,12 @@ func (g *groups) timeline(among []*Record, mine func(*Record) bool) *timeline {
 // most returns the most units that may have been taken at one instant from..to, with what had come in by then.
 func (t *timeline) most(from, to time.Time) (most, in int64) {
 	instants := []time.Time{from, to}
-	for _, r := range t.returns {
-		if r.at.After(from) && r.at.Before(to) {
-			instants = append(instants, r.at)
-		}
-	}
-	for _, e := range t.in {
-		if e.at.After(from) && e.at.Before(to) {
+	for _, events := range [][]event{t.returns, t.in} {
+		first := sort.Search(len(events), func(i int) bool { return events[i].at.After(from) })
+		for _, e := range events[first:] {
+			if !e.at.Before(to) {
+				break
+			}
 			instants = append(instants, e.at)
 		}
 	}
@@ -163,12 +172,12 @@ func (t *timeline) most(from, to time.Time) (most, in int64) {
 }
 
 // sumOf adds up the events before an instant, or also those at it.
-func sumOf(events []event, at time.Time, also bool) (sum int64) {
-	for _, e := range events {
-		if e.at.After(at) || !also && e.at.Equal(at) {
-			break
-		}
-		sum += e.units
+func sumOf(events []event, at time.Time, also bool) int64 {
+	n := sort.Search(len(events), func(i int) bool {
+		return events[i].at.After(at) || !also && events[i].at.Equal(at)
+	})
+	if n == 0 {
+		return 0
 	}
-	return sum
+	return events[n-1].sum
 }

@@ -91,8 +91,8 @@ func (j *judge) falseRefusal(first, r *Record) bool {
 
 // mayBeReleased tells whether the order may have been given back before r was answered.
 func (j *judge) mayBeReleased(first, r *Record) bool {
-	for i := range j.History {
-		if h := &j.History[i]; h.is(Release) && h.Order == first.Order && !r.endsBefore(h) {
+	for _, h := range j.came()[first.Order] {
+		if h.Op == Return || !r.endsBefore(h) { // they have come back before somebody saw it
 			return true
 		}
 	}
@@ -124,8 +124,14 @@ func (j *judge) checkAnswers() {
 			}
 			continue
 		}
-		if j.SQL.of(request, taken.Order) == nil && !j.inRedis(taken) && !j.Forgot {
+		if j.Forgot {
+			continue // of several orders that Redis has told of, SQL has one at most
+		}
+		switch row := j.SQL.of(request, taken.Order); {
+		case row == nil && !j.inRedis(taken):
 			j.add(Finding{Kind: AcceptedLost, Item: taken.Item, User: taken.User, Request: request, Order: taken.Order, Want: taken.Units})
+		case row != nil && row.order != "" && taken.Order != "" && row.order != taken.Order:
+			j.add(Finding{Kind: OtherOrder, Item: taken.Item, User: taken.User, Request: request, Order: taken.Order, Detail: "the row is order " + row.order})
 		}
 	}
 }
@@ -142,12 +148,21 @@ func (j *judge) inRedis(r *Record) bool {
 			return true
 		}
 	}
+	return len(j.came()[r.Order]) > 0
+}
+
+// came returns the records that say that units of an order came back, by order.
+func (j *judge) came() map[string][]*Record {
+	if j.back != nil {
+		return j.back
+	}
+	j.back = map[string][]*Record{}
 	for i := range j.History {
-		if h := &j.History[i]; h.is(Release) && h.Order == r.Order {
-			return true
+		if h := &j.History[i]; h.is(Release) || h.is(Return) {
+			j.back[h.Order] = append(j.back[h.Order], h)
 		}
 	}
-	return false
+	return j.back
 }
 
 // definite tells whether every answer was a no that leaves nothing behind.

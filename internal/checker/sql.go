@@ -25,6 +25,8 @@ type OrderTable struct {
 	Name, Request, Order, Item, User, Activity, Units, Status string
 	// Closed are the values of Status of an order that is not live; "2" if there are none.
 	Closed []string
+	// Paid are the values of Status of an order that is paid for; without any nothing is said about payment.
+	Paid []string
 	// Item, if it cannot be found in a column, is the same for all rows.
 	OneItem string
 }
@@ -38,7 +40,7 @@ func Seckill() Tables {
 		Stock: StockTable{Name: "item_stock", Item: "item_id", Units: "stock", Fence: "fence"},
 		Orders: OrderTable{
 			Name: "seckill_order", Request: "request_id", Order: "order_no", Item: "item_id", User: "user_id", Activity: "activity_id",
-			Units: "units", Status: "status",
+			Units: "units", Status: "status", Paid: []string{"1"},
 		},
 	}
 }
@@ -58,7 +60,7 @@ type stockRow struct{ units, fence int64 }
 type orderRow struct {
 	request, order, item, user, activity string
 	units                                int64
-	closed                               bool
+	closed, paid                         bool
 }
 
 type movement struct {
@@ -92,6 +94,7 @@ func ReadSQL(ctx context.Context, db *sql.DB, t Tables) (*SQL, error) {
 		if o.Item == "" {
 			row.item = o.OneItem
 		}
+		row.paid = o.Status != "" && slices.Contains(o.Paid, v[6])
 		row.closed = o.Status != "" && slices.Contains(closed, v[6])
 		var err error
 		if o.Units != "" {
