@@ -64,7 +64,8 @@ func inOrder(a, b Difference) int {
 
 func (j *judging) add(d Difference) { j.found = append(j.found, d) }
 
-// judgeItems adds up the units of each item: what the counters have, and what is held without a live row, is what SQL has.
+// judgeItems adds up the units of each item: what the counters have, what is on its way between two of them, and
+// what is held without a live row, is what SQL has.
 func (j *judging) judgeItems() {
 	held := map[string]int64{}
 	for i := range j.Held {
@@ -97,13 +98,13 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 	}
 	has, there := j.stock[it.Item]
 	if !there {
-		j.add(Difference{Class: NoStockRow, Item: it.Item, Redis: it.Left + held})
+		j.add(Difference{Class: NoStockRow, Item: it.Item, Redis: it.Left + it.Moving + held})
 		return
 	}
 	if it.Unsettled || !it.Gone && slices.Contains(it.Segments, -1) {
 		return // or the sale is over, and the counter has gone with it
 	}
-	d := Difference{Item: it.Item, Redis: it.Left + held, SQL: has, Steps: it.Steps, item: it}
+	d := Difference{Item: it.Item, Redis: it.Left + it.Moving + held, SQL: has, Steps: it.Steps, item: it}
 	apart := d.Redis - has
 	switch d.Units = max(apart, -apart); {
 	case it.Gone:

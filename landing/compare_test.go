@@ -55,14 +55,6 @@ func TestWhatIsInFlightIsLeftOut(t *testing.T) {
 		b.lander.cfg.deadline = 0
 		b.finds(b.compare(), HoldWithoutOrder)
 		b.apply(b.reviewed(b.compare()))
-
-		counter := b.key("stock:", ":item:1001$")
-		b.do("DECRBY", counter, 3)
-		b.do("HINCRBY", counter+":ctl", "moving", 3)
-		rep = b.compare()
-		if len(rep.Differences) > 0 || rep.InFlight.Moving != 3 || len(rep.Unsettled) != 1 || rep.Clean() {
-			t.Errorf("units between segments: %+v, want no difference and an unsettled item", rep)
-		}
 	})
 }
 

@@ -59,7 +59,7 @@ func (s step) sale(part int) string {
 
 // seenSwitch is a switch with its counter as a survey has seen them.
 type seenSwitch struct {
-	state                  string
-	steps                  int
-	warmed, withheld, left int64
+	state                          string
+	steps                          int
+	warmed, withheld, moving, left int64
 }

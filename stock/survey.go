@@ -35,7 +35,8 @@ type Stray struct {
 	Key, Item string
 }
 
-// SurveyedItem is an item's stock at one instant for each segment.
+// SurveyedItem is an item's stock at one instant for each segment. Moving is what stopped transfers have taken off one segment
+// and not given to another: units that reach a counter when [Counter.Expired] finishes those.
 type SurveyedItem struct {
 	Status
 	Item string
@@ -47,7 +48,7 @@ type SurveyedItem struct {
 	Limits map[string]Limit
 	Until  map[string]time.Time
 	Ends   time.Time
-	// Unsettled is true if units came back, or were on their way between segments, while the survey was made: then
+	// Unsettled is true if units came back, or went from one segment to another, while the survey was made: then
 	// counters and orders do not belong to one instant, and adding them up proves nothing.
 	Unsettled bool
 
@@ -96,6 +97,7 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	before, _, err := c.surveyItems(ctx, switches)
 	if err != nil {
 		return nil, err
@@ -117,6 +119,19 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 	if err := s.readKeys(ctx); err != nil {
 		return nil, err
 	}
+	moving := map[string]int64{}
+	for name, it := range items {
+		if moving[name] = it.Moving; it.Moving == 0 {
+			continue
+		}
+		units, still, err := c.onTheWay(ctx, it, stopped+time.Since(began))
+		if err != nil {
+			return nil, err
+		}
+		if it.Unsettled = it.Unsettled || !still; still {
+			it.Moving = units
+		}
+	}
 	after, _, err := c.surveyItems(ctx, switches)
 	if err != nil {
 		return nil, err
@@ -124,8 +139,8 @@ func (c *Counter) Survey(ctx context.Context, between func(items []string) error
 	for _, name := range slices.Sorted(maps.Keys(items)) {
 		it := items[name]
 		first, last := before[name], after[name]
-		it.Unsettled = it.Unsettled || first == nil || last == nil || first.returns != last.returns || it.Moving > 0 ||
-			first.Steps != last.Steps || first.Moving > 0 || last.Moving > 0
+		it.Unsettled = it.Unsettled || first == nil || last == nil || first.returns != last.returns || first.Steps != last.Steps ||
+			first.Moving != moving[name] || last.Moving != moving[name]
 		s.Items = append(s.Items, *it)
 	}
 	return s.Survey, nil
@@ -207,7 +222,7 @@ func (it *SurveyedItem) add(part int, a answer) error {
 	var ends int64
 	sw := seenSwitch{left: left}
 	numbers := map[string]*int64{
-		"moving": &it.Moving, "warmed": &sw.warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &sw.withheld,
+		"moving": &sw.moving, "warmed": &sw.warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &sw.withheld,
 		"returns": &it.returns, "end": &ends,
 	}
 	for i := 3; i+1 < len(a); i += 2 {
@@ -248,6 +263,7 @@ func (it *SurveyedItem) add(part int, a answer) error {
 	}
 	it.switches[part] = sw
 	it.Steps += sw.steps
+	it.Moving += sw.moving
 	it.Warmed += sw.warmed
 	it.Withheld += sw.withheld
 	it.Ends = later(it.Ends, time.UnixMilli(ends))

@@ -74,7 +74,7 @@ func (c *Counter) finishTransfer(ctx context.Context, part int, id string) error
 		return reading(err)
 	}
 	if move.code() != 0 {
-		return nil // forgotten: its units are lost to the counters, and Compare shows them
+		return nil // forgotten: its units are lost to the counters, and a comparison with SQL shows them
 	}
 	to, err := move.number(2)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Counter) finishTransfer(ctx context.Context, part int, id string) error
 	}
 	err = c.finish(ctx, id, move.text(1), part, int(to), move.text(3), move.text(4))
 	if e, ok := as(err); ok && e.sentinel == ErrNotWarmed {
-		return nil // stays open, and Status shows its units as moving
+		return nil // stays open; its units count as moving, and the counter is to be restored
 	}
 	return err
 }
