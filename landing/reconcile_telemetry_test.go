@@ -27,30 +27,7 @@ func TestReconcileTelemetry(t *testing.T) {
 	b.do("INCR", b.prefix+"stock:item:1001")
 	b.do("SET", b.prefix+"stock:item:77", 5)
 	p := b.reviewed(b.compare())
-	gauges := func() map[string]float64 {
-		t.Helper()
-		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, scope := range all.ScopeMetrics {
-			for _, m := range scope.Metrics {
-				switch data := m.Data.(type) {
-				case metricdata.Gauge[int64]:
-					for _, point := range data.DataPoints {
-						class, _ := point.Attributes.Value(telemetry.ReconcileClass)
-						got[m.Name+" "+class.AsString()] = float64(point.Value)
-					}
-				case metricdata.Gauge[float64]:
-					for _, point := range data.DataPoints {
-						got[m.Name] = point.Value
-					}
-				}
-			}
-		}
-		return got
-	}
+	gauges := func() map[string]float64 { t.Helper(); return gaugesOf(t, reader) }
 	before := gauges()
 	if before["holdfast.reconcile.differences redis_above_sql"] != 1 || before["holdfast.reconcile.differences ghost_key"] != 1 ||
 		before["holdfast.reconcile.differences withheld"] != 0 {
@@ -82,4 +59,60 @@ func TestReconcileTelemetry(t *testing.T) {
 	if v, _ := told.Value(telemetry.ReconcileDifferences); !slices.Equal(v.AsStringSlice(), []string{"redis_above_sql 1", "ghost_key 1"}) {
 		t.Errorf("the comparison tells %v", v.AsStringSlice())
 	}
+}
+
+// gaugesOf reads the gauges by name and, of differences, by class.
+func gaugesOf(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Gauge[int64]:
+				for _, point := range data.DataPoints {
+					class, _ := point.Attributes.Value(telemetry.ReconcileClass)
+					got[m.Name+" "+class.AsString()] = float64(point.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, point := range data.DataPoints {
+					got[m.Name] = point.Value
+				}
+			}
+		}
+	}
+	return got
+}
+
+// Comparing with items and without are two halves of one job. Neither sets the gauge of a class to 0 that it cannot see: an
+// alarm that the one has raised stands until the same kind of comparison finds nothing.
+func TestEitherComparisonLeavesTheOthersGauges(t *testing.T) {
+	t.Parallel()
+	reader := sdkmetric.NewManualReader()
+	b := newBooks(t, onSQLite, holdAndStream(), WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	want := func(notWarmed, ghosts, below float64) {
+		t.Helper()
+		got := gaugesOf(t, reader)
+		for class, n := range map[Class]float64{NotWarmed: notWarmed, GhostKey: ghosts, RedisBelow: below} {
+			if value, there := got["holdfast.reconcile.differences "+string(class)]; !there || value != n {
+				t.Errorf("%s: %v (there: %t), want %v", class, value, there, n)
+			}
+		}
+	}
+	b.do("SET", b.prefix+"stock:item:77", 5)
+	b.do("DECR", b.prefix+"stock:item:1001")
+	b.finds(b.compare(1001, 5), NotWarmed, RedisBelow)
+	b.finds(b.compare(), GhostKey, RedisBelow)
+	want(1, 1, 1)
+	b.do("INCR", b.prefix+"stock:item:1001")
+	b.finds(b.compare(1001, 5), NotWarmed)
+	want(1, 1, 0)
+	b.do("DEL", b.prefix+"stock:item:77")
+	b.finds(b.compare())
+	want(1, 0, 0)
+	b.finds(b.compare(1001))
+	want(0, 0, 0)
 }

@@ -2,6 +2,7 @@ package stock
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -271,5 +272,34 @@ func TestRememberListsAnOpenHoldAgain(t *testing.T) {
 				t.Errorf("Remember = %t, %v", did, err)
 			}
 		})
+	})
+}
+
+// Without a prefix every key of the server is scanned: of those that are nobody's here none is remembered.
+func TestSurveyForgetsForeignKeys(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter()
+		e.warm(c, Sale{Units: 20})
+		for i := range 50 {
+			if err := e.rdb.Set(t.Context(), fmt.Sprint(e.prefix, "foreign:", i), "x", time.Hour).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		items, _, err := c.surveyItems(t.Context(), []string{e.key("stock:item:1001:ctl")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &surveying{c: c, Survey: &Survey{}, items: items}
+		if err := s.readKeys(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for key := range s.known {
+			if strings.Contains(key, "foreign:") {
+				t.Errorf("%q is remembered", key)
+			}
+		}
+		if len(s.known) < 2 {
+			t.Errorf("seen %v, want the counter and its switch", s.known)
+		}
 	})
 }
