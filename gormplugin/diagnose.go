@@ -10,7 +10,7 @@ import (
 
 // verify decides, inside the transaction, whether an update or delete did what it was to do.
 func (o *operation) verify(db *gorm.DB) {
-	if len(o.checks) == 0 && !o.save && !o.hasExpect {
+	if len(o.checks) == 0 && !o.save && !o.hasExpect && !o.adds() {
 		return
 	}
 	need := int64(1)
@@ -33,6 +33,16 @@ func (o *operation) verify(db *gorm.DB) {
 	if r := db.Statement.Result; r != nil {
 		r.RowsAffected = hit
 	}
+}
+
+// adds reports whether the statement puts units back, which must find a row even where no max is in the way.
+func (o *operation) adds() bool {
+	for i := range o.changes {
+		if o.changes[i].add {
+			return true
+		}
+	}
+	return false
 }
 
 // distinctRows counts the rows that a slice stands for: it may hold one twice.

@@ -80,8 +80,11 @@ func (e *Error) Error() string {
 	if e.hint != "" {
 		b.WriteString(": " + e.hint)
 	}
-	if e.mapped != nil {
+	switch {
+	case e.mapped != nil:
 		b.WriteString(": " + e.mapped.Error())
+	case e.index != "" && errors.Is(e.sentinel, ErrDuplicate):
+		b.WriteString(": by " + e.index + ", to which WithUnique gives no meaning")
 	}
 	return b.String()
 }

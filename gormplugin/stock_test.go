@@ -75,6 +75,25 @@ func TestSubTakesWhatIsThereAndNoMore(t *testing.T) {
 	})
 }
 
+// Units that are put back where there is no row are not put back: that is an error, with a max and without.
+func TestAddNeedsARow(t *testing.T) {
+	type unbounded struct {
+		ID    int64
+		Stock int64 `guard:"stock,min=0"`
+	}
+	onEach(t, func(t *testing.T, d database) {
+		db := d.open(t, gorm.Config{}, []any{&stocked{}, &unbounded{}})
+		for _, model := range []any{&stocked{ID: 999}, &unbounded{ID: 999}} {
+			if err := db.Model(model).Update("stock", Add(1)).Error; !errors.Is(err, ErrNotFound) {
+				t.Errorf("%T: %v, want ErrNotFound", model, err)
+			}
+			if err := db.Model(model).Clauses(Expect(0)).Update("stock", Add(1)).Error; err != nil {
+				t.Errorf("%T, and none is expected: %v", model, err)
+			}
+		}
+	})
+}
+
 func TestAddStopsAtItsMax(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		db := d.open(t, gorm.Config{}, []any{&stocked{}})

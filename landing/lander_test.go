@@ -114,6 +114,11 @@ func TestNewRefuses(t *testing.T) {
 			_, err := New[seckillOrder, itemStock](s.counter, s.db, rowOf, WithStatus(Status{Unpaid: 1, Paid: 1, Closed: 2}))
 			return err
 		}, []string{"not different"}},
+		"words without states": {func() error {
+			_, err := New[worded, itemStock](s.counter, s.db, func(stock.Entry) worded { return worded{} },
+				WithStatus(Status{Column: "state"}), WithColumns(Columns{Order: "no"}))
+			return err
+		}, []string{"cannot hold the state", "WithStatus"}},
 		"states of another type": {func() error {
 			_, err := New[seckillOrder, itemStock](s.counter, s.db, rowOf, WithStatus(Status{Unpaid: "new", Paid: "paid", Closed: "closed"}))
 			return err

@@ -110,7 +110,8 @@ func (m *orderModel) readStates(s Status) error {
 		to    *any
 	}{{"Unpaid", s.Unpaid, &m.unpaid}, {"Paid", s.Paid, &m.paid}, {"Closed", s.Closed, &m.closed}} {
 		row := reflect.New(m.typ)
-		if err := m.status.Set(context.Background(), row, state.value); err != nil {
+		_, number := state.value.(int)
+		if err := m.status.Set(context.Background(), row, state.value); err != nil || number && m.status.IndirectFieldType.Kind() == reflect.String {
 			return fmt.Errorf("landing: model %s: column %s cannot hold the state %s: give its values with WithStatus", m.schema.Name, m.status.DBName, state.name)
 		}
 		*state.to = plain(m.status, row)

@@ -127,7 +127,9 @@ func (e *engine) endRow(ctx context.Context, row orderRow, f fate) {
 		err = end([]stock.EndOption{stock.Of(orderOf(&of))})
 	}
 	switch {
-	case err == nil, errors.Is(err, stock.ErrNotHeld):
+	case err == nil:
+	case errors.Is(err, stock.ErrNotHeld):
+		e.notHeld(ctx, f, err)
 	case errors.Is(err, stock.ErrUnavailable), errors.Is(err, stock.ErrUnknownOutcome):
 		e.tel.warn(ctx, "cannot end an order in Redis, the sweeper or a repeat will", err)
 	default:

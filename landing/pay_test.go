@@ -3,6 +3,7 @@ package landing
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -58,8 +59,8 @@ func TestLatePayment(t *testing.T) {
 						t.Errorf("got %v, want %v of type %s", err, sentinel, typ)
 					}
 				}
-				wantType(s.lander.Pay(t.Context(), waiting), ErrNotLanded, "not_found")
-				wantType(s.lander.Close(t.Context(), waiting, stock.Operator), ErrNotLanded, "not_found")
+				wantType(s.lander.Pay(t.Context(), waiting), ErrNotLanded, "not_landed")
+				wantType(s.lander.Close(t.Context(), waiting, stock.Operator), ErrNotLanded, "not_landed")
 				s.work()
 				record := func(tx *gorm.DB) error { return tx.Create(&orderEvent{OrderNo: paid}).Error }
 				refuse := func(tx *gorm.DB) error { return errors.New("no") }
@@ -168,5 +169,24 @@ func TestOrderNumberIsKeptAsItIs(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("order %q: %v, want %v", number, err, want)
 		}
+	}
+}
+
+// Redis has forgotten the order: its unit comes back in SQL only, and the log says so.
+func TestCloseOfAnOrderThatRedisHasForgotten(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onSQLite, withStream())
+	no := s.buy(1)
+	s.work()
+	if err := s.rdb.Del(t.Context(), s.prefix+"req:request-1-1001").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.lander.Close(t.Context(), no, stock.Operator); err != nil {
+		t.Fatal(err)
+	}
+	s.wantRow(no, 2, "operator")
+	s.want(10, 9, 0)
+	if !strings.Contains(s.log.String(), "forgotten the order") {
+		t.Errorf("nobody is told: %s", s.log)
 	}
 }

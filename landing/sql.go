@@ -150,7 +150,7 @@ func (e *engine) giveBack(tx *gorm.DB, units map[string]int64) error {
 		if err := touch(tx, e.items.schema, set); err != nil {
 			return err
 		}
-		res := tx.Session(&gorm.Session{SkipHooks: true}).Unscoped().Model(rows[item]).Updates(set)
+		res := tx.Session(&gorm.Session{SkipHooks: true}).Unscoped().Model(rows[item]).Clauses(gormplugin.Expect(0)).Updates(set)
 		if res.Error != nil {
 			return res.Error
 		}

@@ -124,6 +124,9 @@ func (s *Sweeper) closeIn(tx *gorm.DB, holds []stock.Hold, fates []fate) error {
 	if err := s.e.keepClosed(tx, entries, missing, fates, stock.Unpaid, ""); err != nil {
 		return err
 	}
+	if len(missing) > 0 && s.e.settings.Stream {
+		s.e.tel.warn(tx.Statement.Context, "orders are closed that have not landed: is a worker at their stream?", fail(ErrNotLanded, ""))
+	}
 	if len(unpaid) == 0 {
 		return nil
 	}

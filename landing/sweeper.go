@@ -23,8 +23,8 @@ type Sweeper struct{ e *engine }
 // Run returns [ErrInvalid] at once if there is nothing to sweep: the Counter was made with neither stock.WithHold nor
 // stock.WithPartitions.
 func (s *Sweeper) Run(ctx context.Context) error {
-	if s.e.settings.Hold == 0 && s.e.settings.Partitions == 0 {
-		return fail(ErrInvalid, "the Counter has neither holds nor segments to sweep: make it with stock.WithHold")
+	if err := s.check(); err != nil {
+		return err
 	}
 	wait := s.e.pace.sweep
 	for ctx.Err() == nil {
@@ -47,9 +47,20 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 // Sweep makes one round, of up to 256 holds, and returns how many it has ended. An error says why some were left: they are
 // due again in the next round, or in a minute where it is the hold's own fault. For a cron job, and for tests.
+// [ErrInvalid] says that there is nothing to sweep, as from Run.
 func (s *Sweeper) Sweep(ctx context.Context) (ended int, err error) {
+	if err := s.check(); err != nil {
+		return 0, err
+	}
 	ended, _, err = s.round(ctx)
 	return ended, err
+}
+
+func (s *Sweeper) check() error {
+	if s.e.settings.Hold == 0 && s.e.settings.Partitions == 0 {
+		return fail(ErrInvalid, "the Counter has neither holds nor segments to sweep: make it with stock.WithHold")
+	}
+	return nil
 }
 
 func (s *Sweeper) round(ctx context.Context) (ended, postponed int, err error) {

@@ -78,6 +78,9 @@ func TestOrderThatNeverLandedIsClosed(t *testing.T) {
 		s.sweep()
 		s.wantRow(no, 2, "unpaid")
 		s.want(10, 10, 0)
+		if !strings.Contains(s.log.String(), "a worker") {
+			t.Errorf("nobody is told: %s", s.log)
+		}
 		s.work()
 		s.wantRow(no, 2, "unpaid")
 		s.want(10, 10, 0)
@@ -174,6 +177,9 @@ func TestSweeperNeedsHolds(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, onSQLite, withStream())
 	if err := s.lander.Sweeper().Run(t.Context()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "WithHold") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.lander.Sweeper().Sweep(t.Context()); !errors.Is(err, ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

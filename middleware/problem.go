@@ -167,7 +167,7 @@ func (p *Problem) retryHeader() string {
 // handler set with [WithErrorHandler] is not asked.
 func WriteProblem(w http.ResponseWriter, r *http.Request, err error) {
 	if t := fault.TypeOf(err); t == fault.Misuse || t == fault.Unguarded {
-		slog.LogAttrs(r.Context(), slog.LevelError, "holdfast: a handler cannot work", slog.String("error_type", string(t)), slog.String("error", textOf(err)))
+		slog.LogAttrs(r.Context(), slog.LevelError, "holdfast: a handler cannot work", slog.String("error_type", string(t)), slog.String("error", fault.TextOf(err)))
 	}
 	writeProblem(w, r, err)
 }

@@ -91,7 +91,7 @@ func (r *rule) unguarded(next http.Handler, w http.ResponseWriter, req *http.Req
 // refuse answers a request that does not reach its handler, or whose handler has left nothing to answer with.
 func (r *rule) refuse(w http.ResponseWriter, req *http.Request, at *place, err error) {
 	if t := fault.TypeOf(err); t == fault.Misuse || t == fault.Internal {
-		r.report(req.Context(), slog.LevelError, &r.g.quiet.misuse, at, "holdfast: the rule cannot work", t, slog.String("error", textOf(err)))
+		r.report(req.Context(), slog.LevelError, &r.g.quiet.misuse, at, "holdfast: the rule cannot work", t, slog.String("error", fault.TextOf(err)))
 	}
 	if begun(w) {
 		return
@@ -101,18 +101,6 @@ func (r *rule) refuse(w http.ResponseWriter, req *http.Request, at *place, err e
 		return
 	}
 	writeProblem(w, req, err)
-}
-
-// textOf returns the text of an error of ours, which holds no value and no address, and none of others.
-func textOf(err error) string {
-	var typed interface {
-		error
-		ErrorType() string
-	}
-	if errors.As(err, &typed) {
-		return typed.Error()
-	}
-	return fmt.Sprintf("%T", err)
 }
 
 // quiet thins out what the rules report, each kind for itself.

@@ -51,7 +51,9 @@ func TestKeysTypesAndTTLs(t *testing.T) {
 // D47d: without a hold the request record lives for ten minutes, or for the retry window.
 func TestRequestRecordLivesForTheRetryWindow(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *env) {
-		for window, opts := range map[time.Duration][]Option{10 * time.Minute: nil, time.Hour: {WithRetryWindow(time.Hour)}} {
+		for window, opts := range map[time.Duration][]Option{
+			10 * time.Minute: nil, time.Hour: {WithRetryWindow(time.Hour)},
+		} {
 			c := e.counter(opts...)
 			e.warm(c, Sale{Units: 10})
 			o := e.order(window.String())
@@ -60,6 +62,20 @@ func TestRequestRecordLivesForTheRetryWindow(t *testing.T) {
 		}
 		if e.exists("stock:deadlines") || e.exists("stock:orders") {
 			t.Error("a counter without hold and stream keeps deadlines or a stream")
+		}
+	})
+}
+
+// An order that lands late, or lies with the dead letters, may have to be given back: with a stream and no hold its record, which
+// is the proof that it was taken, lives for a day.
+func TestRequestRecordOfAnOrderThatLandsLater(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		for window, opts := range map[time.Duration][]Option{24 * time.Hour: nil, 11 * time.Minute: {WithRetryWindow(11 * time.Minute)}} {
+			c := e.counter(append(opts, WithStream())...)
+			e.warm(c, Sale{Units: 10})
+			o := e.order(window.String())
+			e.deduct(c, o)
+			e.ttl("req:"+o.RequestID, window)
 		}
 	})
 }

@@ -31,6 +31,7 @@ type config struct {
 
 const (
 	leastKeep    = 10 * time.Minute
+	streamKeep   = 24 * time.Hour // without holds the record is the proof of what lands late, or is a dead letter, and may have to be given back
 	leastHold    = time.Second
 	mostTime     = 366 * 24 * time.Hour
 	maxPrefix    = 64
@@ -108,8 +109,9 @@ func WithMaxBacklog(n int64) Option {
 }
 
 // WithRetryWindow is how long a client may repeat a request after its first try: so long lives the record that makes the
-// repeat known. Default and least 10 min, at most 366 days, in whole milliseconds. Without a hold it is also how long units can be confirmed or
-// released; with one the record outlives the hold's deadline in any case. After that a repeat is a new request, and only
+// repeat known. Least 10 min, at most 366 days, in whole milliseconds. Without a hold it is also how long units can be confirmed or
+// released; with one the record outlives the hold's deadline in any case. Default 10 min, and a day with [WithStream] alone: an order
+// that lands late, or lies with the dead letters, may have to be given back. After that a repeat is a new request, and only
 // the user's limit and SQL's unique indexes stop it.
 func WithRetryWindow(d time.Duration) Option {
 	return func(c *config) error {
@@ -188,7 +190,7 @@ func WithLogger(l *slog.Logger) Option {
 }
 
 func newConfig(opts []Option) (config, error) {
-	c := config{keep: leastKeep}
+	var c config
 	var faults []error
 	for _, opt := range opts {
 		if opt != nil {
@@ -203,6 +205,13 @@ func newConfig(opts []Option) (config, error) {
 	}
 	if c.backlog == 0 {
 		c.backlog = usualBacklog
+	}
+	switch {
+	case c.keep != 0:
+	case c.stream && c.hold == 0:
+		c.keep = streamKeep
+	default:
+		c.keep = leastKeep
 	}
 	return c, errors.Join(faults...)
 }

@@ -7,6 +7,7 @@ package fault
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -115,4 +116,17 @@ func TypeOf(err error) Type {
 		return Type(typed.ErrorType())
 	}
 	return Internal
+}
+
+// TextOf returns the text of an error of ours, which holds no value and no address and so may be logged; of others only what Go
+// type they are.
+func TextOf(err error) string {
+	var typed interface {
+		error
+		ErrorType() string
+	}
+	if errors.As(err, &typed) {
+		return typed.Error()
+	}
+	return fmt.Sprintf("%T", err)
 }
