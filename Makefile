@@ -88,6 +88,7 @@ bench:
 ## examples: build and run each example once
 examples:
 	$(GO) run ./examples/flashsale table -duration 2s
+	$(GO) run ./examples/payment
 	$(GO) run ./examples/existing-router
 	$(GO) run ./examples/quota
 	$(GO) run ./examples/balance

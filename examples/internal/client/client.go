@@ -24,8 +24,13 @@ const pause, tries = 100 * time.Millisecond, 100
 // Post posts JSON under an idempotency key until the answer is final. One with Retry-After is not: the same request may be
 // sent again, and has one effect however often it is sent.
 func Post(ctx context.Context, c *http.Client, url, key string, header map[string]string, body string) (Answer, error) {
+	return Send(ctx, c, http.MethodPost, url, key, header, body)
+}
+
+// Send is Post with any method; an empty key is not sent.
+func Send(ctx context.Context, c *http.Client, method, url, key string, header map[string]string, body string) (Answer, error) {
 	for range tries {
-		a, again, err := post(ctx, c, url, key, header, body)
+		a, again, err := send(ctx, c, method, url, key, header, body)
 		if err != nil || !again {
 			return a, err
 		}
@@ -38,12 +43,14 @@ func Post(ctx context.Context, c *http.Client, url, key string, header map[strin
 	return Answer{}, errors.New("no final answer after many tries")
 }
 
-func post(ctx context.Context, c *http.Client, url, key string, header map[string]string, body string) (a Answer, again bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+func send(ctx context.Context, c *http.Client, method, url, key string, header map[string]string, body string) (a Answer, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return Answer{}, false, err
 	}
-	req.Header.Set("Idempotency-Key", key)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
