@@ -13,9 +13,8 @@ import (
 // at which it is tried again. While SQL is away it waits and keeps them; when ctx ends meanwhile, they are left.
 func (l *lane) land(ctx, work context.Context, ms []*message) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, l.e.pace.awayMost) {
-		stop := l.keep(work, ms)
 		err := l.attempt(work, ms)
-		if stop(); err == nil {
+		if err == nil {
 			return
 		}
 		l.e.tel.warn(work, "cannot land orders, will try again", err)
@@ -25,33 +24,14 @@ func (l *lane) land(ctx, work context.Context, ms []*message) {
 		if tries, err := l.tried(work, 0, ms...); err == nil {
 			left := ms[:0:0]
 			for i, m := range ms {
-				if tries[i] > 0 {
+				if tries[i] > 0 && l.later[m.id] == nil {
 					left = append(left, m)
 				}
 			}
 			if ms = left; len(ms) == 0 {
-				return // another worker has landed them
+				return // another worker has landed them, or they are put off
 			}
 		}
-	}
-}
-
-// keep tells Redis now and then, until stop is called, that the entries are in living hands: an attempt may take long where SQL
-// hangs, and other workers are to take, and to count as a try, only what dead ones had.
-func (l *lane) keep(ctx context.Context, ms []*message) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for sleep(ctx, l.e.pace.claimAfter/3) {
-			if _, err := l.tried(ctx, 0, ms...); err != nil && ctx.Err() == nil {
-				l.e.tel.warn(ctx, "cannot keep orders that take long, another worker may try them too", err)
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
 	}
 }
 
@@ -60,10 +40,20 @@ func (l *lane) keep(ctx context.Context, ms []*message) (stop func()) {
 func (l *lane) attempt(ctx context.Context, ms []*message) error {
 	ctx, span := l.e.tel.begin(ctx, l.stream, ms)
 	defer func() { span.end(ctx) }()
+	if l.isLocked(ms) {
+		return l.apart(ctx, span, ms)
+	}
 	fates, err := l.e.transact(ctx, ms)
 	switch {
 	case err == nil:
 		l.settle(ctx, span, ms, fates)
+		return nil
+	case stuck(err) && len(ms) > 1:
+		return l.apart(ctx, span, ms)
+	case stuck(err) && nobodys(err):
+		span.err = err
+		l.tellLocked(ctx, err)
+		l.putOff(ctx, span, ms)
 		return nil
 	case errors.Is(err, gormplugin.ErrConflict) && len(ms) > 1:
 		return errors.Join(l.attempt(ctx, ms[:len(ms)/2]), l.attempt(ctx, ms[len(ms)/2:]))
@@ -81,47 +71,27 @@ func (l *lane) attempt(ctx context.Context, ms []*message) error {
 
 // oneByOne lands entries each in a transaction of its own, in the order of the stream.
 func (l *lane) oneByOne(ctx context.Context, span *batchSpan, ms []*message) error {
-	failed := map[*message]error{}
 	for _, m := range ms {
-		fates, err := l.e.transact(ctx, []*message{m})
+		one := []*message{m}
+		if l.isLocked(one) { // since it was found so, a moment ago
+			l.putOff(ctx, span, one)
+			continue
+		}
+		fates, err := l.e.transact(ctx, one)
 		switch {
 		case err == nil:
-			l.settle(ctx, span, []*message{m}, fates)
-		case nobodys(err):
-			l.postpone(m) // the others may do
-			span.count(ctx, outcomeRetried)
+			l.settle(ctx, span, one, fates)
+		case stuck(err) && nobodys(err):
+			l.tellLocked(ctx, err)
+			l.putOff(ctx, span, one)
 		default:
-			failed[m] = err
-		}
-	}
-	// If SQL refuses all of them in its own words, it is not the orders.
-	if len(failed) == len(ms) && allUntyped(failed) {
-		for range ms {
-			span.count(ctx, outcomeRetried)
-		}
-		span.err = failed[ms[0]]
-		return span.err
-	}
-	for _, m := range ms {
-		if err := failed[m]; err != nil {
 			if again := l.alone(ctx, span, m, err); again != nil {
-				l.postpone(m)
+				l.postpone(m) // the others may do
+				span.count(ctx, outcomeRetried)
 			}
 		}
 	}
 	return nil
-}
-
-// allUntyped reports whether no error is one that this project or the service's handler has made.
-func allUntyped(failed map[*message]error) bool {
-	for _, err := range failed {
-		var typed interface{ ErrorType() string }
-		var handler *handlerError
-		if errors.As(err, &typed) || errors.As(err, &handler) {
-			return false
-		}
-	}
-	return true
 }
 
 // alone decides about one entry that could not be landed by itself.
@@ -134,19 +104,35 @@ func (l *lane) alone(ctx context.Context, span *batchSpan, m *message, err error
 			if nobodys(err) {
 				return err
 			}
-			l.failed(ctx, span, m, err)
+			l.blame(ctx, span, m, err)
 			return nil
 		}
 		l.settle(ctx, span, []*message{m}, []fate{f})
 	case isTake && (errors.Is(err, gormplugin.ErrNotFound) || errors.Is(err, ErrInvalid)):
-		span.count(ctx, outcomeDeadLetter)
-		l.bury(ctx, m, err)
+		l.bury(ctx, span, m, err)
 	case nobodys(err):
 		return err
 	default:
-		l.failed(ctx, span, m, err)
+		l.blame(ctx, span, m, err)
 	}
 	return nil
+}
+
+// blame decides whose fault it is that an order has failed by itself. What SQL says in words of its own may be the order's or the
+// database's: it is the order's once others have landed since it failed the last time. Until then nobody is blamed.
+func (l *lane) blame(ctx context.Context, span *batchSpan, m *message, err error) {
+	var typed interface{ ErrorType() string }
+	var handler *handlerError
+	known := errors.As(err, &typed) || errors.As(err, &handler) || refusesRow(err)
+	proven := m.doubted && l.landed > m.since
+	m.doubted, m.since = true, l.landed
+	if known || proven {
+		l.failed(ctx, span, m, err)
+		return
+	}
+	span.count(ctx, outcomeRetried)
+	l.e.tel.warn(ctx, "an order could not be landed, will try again", err)
+	l.postpone(m)
 }
 
 // failed counts a try that has failed by the entry's own fault, and tries it again later or gives it up.
@@ -161,27 +147,35 @@ func (l *lane) failed(ctx context.Context, span *batchSpan, m *message, err erro
 		return // another worker has finished it
 	}
 	if m.tries = tries[0] - 1; m.tries >= mostTries {
-		span.count(ctx, outcomeDeadLetter)
-		l.bury(ctx, m, err)
+		l.bury(ctx, span, m, err)
 		return
 	}
+	m.tries = tries[0] // with the next one
 	span.count(ctx, outcomeRetried)
 	l.e.tel.warn(ctx, "an order could not be landed, will try again", err)
 	l.postpone(m)
 }
 
-// bury moves an entry to the dead letters.
-func (l *lane) bury(ctx context.Context, m *message, why error) {
-	id, err := l.e.bury(ctx, l.stream, m, why)
-	if err != nil {
+// bury moves an entry to the dead letters, and tells of it. span is nil outside of a batch.
+func (l *lane) bury(ctx context.Context, span *batchSpan, m *message, why error) {
+	id, moved, err := l.e.bury(ctx, l.stream, m, why)
+	outcome := outcomeDeadLetter
+	switch {
+	case err != nil:
 		l.e.tel.warn(ctx, "cannot move an order to the dead letters, will try again", err)
 		l.postpone(m)
-		return
-	}
-	if id != "" {
+		outcome = outcomeRetried
+	case moved:
 		l.e.tel.alarm(ctx, "an order could not be landed and lies with the dead letters", m, why)
 		l.e.tel.appended(ctx, l.dead, id)
+	default:
+		return // another worker has finished it
 	}
+	if span != nil {
+		span.count(ctx, outcome)
+		return
+	}
+	l.e.tel.count(ctx, outcome)
 }
 
 // nobodys reports whether an error is no fault of an order: SQL is away, or the service is not set up as it must be. A handler's

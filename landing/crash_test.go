@@ -22,8 +22,7 @@ import (
 
 // newLane is a worker in the test's hands, which can stop anywhere, as one that is killed does.
 func (s *shop) newLane(name string) *lane {
-	key := s.counter.Streams()[0]
-	return &lane{e: s.lander.engine, stream: key, dead: deadKey(key), name: name, cursor: firstID, later: map[string]*message{}}
+	return newLane(s.lander.engine, s.counter.Streams()[0], name)
 }
 
 func (s *shop) takeAll(l *lane) []*message {

@@ -162,7 +162,7 @@ func (d *DeadLetters) GiveUp(ctx context.Context, id string) error {
 func (d *DeadLetters) release(ctx context.Context, entry *stock.Entry) error {
 	f, err := d.e.refuse(ctx, entry, stock.Operator, outcomeDeadLetter)
 	if err != nil {
-		if nobodys(err) {
+		if nobodys(err) || !gormplugin.Refused(err) && !errors.Is(err, ErrInvalid) && !refusesRow(err) {
 			return err
 		}
 		// SQL takes no row of this order, not even a closed one: that is why it lies here. So no copy can land either.
@@ -221,17 +221,18 @@ func readDead(part int, raw any) DeadLetter {
 	return letter
 }
 
-// bury moves an entry to the dead letters, and returns its id there; "" if it is no longer in the stream.
-func (e *engine) bury(ctx context.Context, stream string, m *message, why error) (string, error) {
+// bury moves an entry to the dead letters, and returns its id there, "" if the reply that told it was lost. moved is false if the
+// entry was no longer in the stream.
+func (e *engine) bury(ctx context.Context, stream string, m *message, why error) (id string, moved bool, err error) {
 	typ := fault.TypeOf(why)
 	if errors.Is(why, gormplugin.ErrNotFound) {
 		typ = fault.NotFound
 	}
-	a, _, err := e.run(ctx, e.scripts.bury, []string{stream, deadKey(stream)}, group, m.id, string(typ), cut(why.Error()), m.tries)
+	a, sent, err := e.run(ctx, e.scripts.bury, []string{stream, deadKey(stream)}, group, m.id, string(typ), cut(why.Error()), m.tries)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	return a.text(1), nil
+	return a.text(1), a.int(0) == 1 || sent > 1, nil
 }
 
 // cut shortens a text to what is kept of it.

@@ -1,6 +1,7 @@
 package landing
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -19,26 +20,47 @@ type message struct {
 	entry   stock.Entry
 	fault   error     // the entry cannot be read
 	claimed bool      // it comes from another worker, which may have died of it
-	tries   int64     // made so far, and the one under way where that is known
+	tries   int64     // made so far, with the one under way
 	due     time.Time // when it is tried again
+	waits   int       // how often this lane has postponed it
+	alone   bool      // it has failed, so it is landed by itself
+	doubted bool      // SQL has refused it in words that do not say whose fault it is; since then
+	since   uint64    // counts what lane.landed was
 }
 
 // lane is one worker on one stream.
 type lane struct {
 	e                  *engine
 	stream, dead, name string
-	own                bool // a reply was lost: entries may lie with this consumer that it has not seen
+	own                string // not empty: a reply was lost, and behind this id entries may lie with this consumer that it has not seen
 	cursor             string
 	claimAt            time.Time
 	later              map[string]*message // to be tried again, by id
+	hand               hand                // those and the ones that are being landed
+	locked             map[string]*lock    // items that are put off, since somebody keeps their rows locked
+	landed             uint64              // how many transactions of this lane have landed something
+	stalled            bool                // an order was put off, and none has landed since
+}
+
+func newLane(e *engine, stream, name string) *lane {
+	return &lane{
+		e: e, stream: stream, dead: deadKey(stream), name: name, cursor: firstID,
+		later: map[string]*message{}, locked: map[string]*lock{},
+	}
 }
 
 func (l *lane) run(ctx context.Context) {
 	work, cancel := graced(ctx, grace)
 	defer cancel()
 	defer l.leave(ctx)
+	defer l.keep(ctx)()
 	idle, away := time.Millisecond, 100*time.Millisecond
 	for ctx.Err() == nil {
+		if l.stalled && len(l.later) >= mostLater { // what is read now would only be put off too
+			sleep(ctx, jitter(l.e.pace.awayMost))
+		}
+		l.stalled = false
+		l.hand.only(l.later)
 		l.again(ctx, work)
 		batch, err := l.take(ctx, mostBatch)
 		if err != nil && ctx.Err() == nil {
@@ -65,28 +87,27 @@ func (l *lane) run(ctx context.Context) {
 
 // take reads up to most entries: those that a lost reply has left with this consumer, those of dead ones, new ones.
 func (l *lane) take(ctx context.Context, most int) ([]*message, error) {
-	claimAfter, own, count := int64(0), "", most
+	claimAfter, own := int64(0), l.own
 	if now := time.Now(); now.After(l.claimAt) {
 		claimAfter = l.e.pace.claimAfter.Milliseconds()
 		l.claimAt = now.Add(l.e.pace.claimAfter / 4)
 	}
-	if l.own {
-		own, count = "1", most+len(l.later)
-	}
-	l.own = true // until the reply is here
-	a, sent, err := l.e.run(ctx, l.e.scripts.take, []string{l.stream, l.dead}, group, l.name, count, own, claimAfter, l.cursor, "1")
+	l.own = firstID // until the reply is here
+	a, sent, err := l.e.run(ctx, l.e.scripts.take, []string{l.stream, l.dead}, group, l.name, most, own, claimAfter, l.cursor, "1")
 	if err != nil {
 		return nil, err
 	}
-	l.own = sent > 1
+	if sent == 1 {
+		l.own = a.text(4)
+	}
 	l.e.tel.looked(ctx, l.stream, a.int(1), time.Duration(a.int(2))*time.Millisecond)
 	if claimAfter > 0 {
 		l.cursor = a.text(3)
 	}
 	var batch []*message
-	for _, raw := range a[4:] {
+	for _, raw := range a[5:] {
 		m := read(raw)
-		if l.later[m.id] == nil && !slices.ContainsFunc(batch, func(o *message) bool { return o.id == m.id }) {
+		if l.hand.add(m.id) {
 			batch = append(batch, m)
 		}
 	}
@@ -110,13 +131,16 @@ func parseFields(a answer) (stock.Entry, error) {
 	return stock.ParseEntry(fields)
 }
 
-// handle lands a batch. What came from another worker is landed by itself, since that one may have died of it.
+// handle lands a batch. What came from another worker is landed by itself, since that one may have died of it. Orders of items
+// that are locked wait with those that wait already.
 func (l *lane) handle(ctx, work context.Context, batch []*message) {
 	var together []*message
 	for _, m := range batch {
 		switch {
 		case m.fault != nil:
-			l.bury(work, m, m.fault)
+			l.bury(work, nil, m, m.fault)
+		case l.locked[m.entry.Item] != nil:
+			l.wait(m)
 		case m.claimed:
 			l.suspect(ctx, work, m)
 		default:
@@ -141,7 +165,7 @@ func (l *lane) suspect(ctx, work context.Context, m *message) {
 	case tries[0] == 0: // somebody has finished it
 	case tries[0] > mostTries:
 		m.tries = tries[0] - 1
-		l.bury(work, m, fail(ErrInvalid, "the workers that had it in hand have died"))
+		l.bury(work, nil, m, fail(ErrInvalid, "the workers that had it in hand have died"))
 	default:
 		m.tries = tries[0]
 		l.land(ctx, work, []*message{m})
@@ -155,40 +179,62 @@ func (l *lane) again(ctx, work context.Context) {
 	}
 	var due []*message
 	now := time.Now()
-	for id, m := range l.later {
+	for _, m := range l.later {
 		if !m.due.After(now) {
 			due = append(due, m)
-			delete(l.later, id)
 		}
 	}
-	slices.SortFunc(due, func(a, b *message) int { return strings.Compare(a.id, b.id) })
-	for i, m := range due {
-		if ctx.Err() != nil {
-			return
+	slices.SortFunc(due, func(a, b *message) int { return cmp.Or(a.due.Compare(b.due), strings.Compare(a.id, b.id)) })
+	due = due[:min(len(due), mostBatch)] // new ones have their turn
+	var parts [][]*message
+	var locked, together []*message
+	for _, m := range due {
+		delete(l.later, m.id)
+		switch {
+		case m.fault != nil:
+			l.bury(work, nil, m, m.fault)
+		case l.locked[m.entry.Item] != nil:
+			locked = append(locked, m)
+		case m.alone || m.claimed:
+			parts = append(parts, []*message{m})
+		default:
+			together = append(together, m)
 		}
-		if m.fault != nil {
-			l.bury(work, m, m.fault)
-			continue
+	}
+	for _, part := range append(parts, together, locked) {
+		if len(part) > 0 && ctx.Err() == nil {
+			l.land(ctx, work, part)
 		}
-		l.land(ctx, work, due[i:i+1])
 	}
 }
 
-// postpone has an entry tried again after a while; how often it has been does not change.
+// postpone has an entry tried again by itself after a while; how often it was tried does not change.
 func (l *lane) postpone(m *message) {
-	wait := l.e.pace.retryFirst
-	for range min(m.tries-1, 6) {
-		wait = min(4*wait, l.e.pace.claimAfter/2)
-	}
-	m.due = time.Now().Add(jitter(wait))
+	m.due = time.Now().Add(jitter(l.e.pace.backoff(m.waits)))
+	m.waits++
+	m.alone = true
 	l.later[m.id] = m
+	l.stalled = true
 }
 
-// tried counts a try of each entry, or takes one back, and keeps the entries with this worker.
-func (l *lane) tried(ctx context.Context, add int, ms ...*message) ([]int64, error) {
-	args := []any{group, l.name, add}
+// backoff is the pause before an entry is tried again that was put off some times before.
+func (p *pace) backoff(before int) time.Duration {
+	wait := p.retryFirst
+	for range min(before, 6) {
+		wait = min(4*wait, p.claimAfter/2)
+	}
+	return wait
+}
+
+// tried counts a try of each entry more than this worker knows of, or none, and keeps the entries with this worker.
+func (l *lane) tried(ctx context.Context, add int64, ms ...*message) ([]int64, error) {
+	args := []any{group, l.name}
 	for _, m := range ms {
-		args = append(args, m.id)
+		if add == 0 {
+			args = append(args, m.id, 0)
+		} else {
+			args = append(args, m.id, m.tries+add)
+		}
 	}
 	a, _, err := l.e.run(ctx, l.e.scripts.tried, []string{l.stream}, args...)
 	if err != nil {
@@ -205,8 +251,13 @@ func (l *lane) tried(ctx context.Context, add int, ms ...*message) ([]int64, err
 func (l *lane) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if _, _, err := l.e.run(ctx, l.e.scripts.leave, []string{l.stream}, group, l.name, l.e.pace.claimAfter.Milliseconds()); err != nil {
-		l.e.tel.warn(ctx, "cannot hand the rest to other workers, which will take it after a while", err)
+	for from := firstID; from != ""; {
+		a, _, err := l.e.run(ctx, l.e.scripts.leave, []string{l.stream}, group, l.name, l.e.pace.claimAfter.Milliseconds(), from)
+		if err != nil {
+			l.e.tel.warn(ctx, "cannot hand the rest to other workers, which will take it after a while", err)
+			return
+		}
+		from = a.text(2)
 	}
 }
 

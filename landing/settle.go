@@ -3,6 +3,7 @@ package landing
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-go/holdfast/stock"
@@ -16,11 +17,14 @@ const mostEnds = 64
 func (l *lane) settle(ctx context.Context, span *batchSpan, ms []*message, fates []fate) {
 	faults := l.e.endAll(ctx, entriesOf(ms), fates)
 	var done []*message
+	if slices.ContainsFunc(fates, func(f fate) bool { return f.outcome == outcomeLanded }) {
+		l.landed++
+		l.stalled = false
+	}
 	for i, m := range ms {
 		switch f := fates[i]; {
 		case f.fault != nil:
-			span.count(ctx, outcomeDeadLetter)
-			l.bury(ctx, m, f.fault)
+			l.bury(ctx, span, m, f.fault)
 			continue
 		case errors.Is(faults[i], stock.ErrUnavailable), errors.Is(faults[i], stock.ErrUnknownOutcome):
 			span.count(ctx, outcomeRetried)
@@ -85,7 +89,16 @@ func (e *engine) end(ctx context.Context, entry *stock.Entry, f fate) error {
 		_, err = e.counter.Release(ctx, entry.Order, f.release, stock.Of(orderOf(entry)))
 	}
 	if errors.Is(err, stock.ErrNotHeld) {
+		e.notHeld(ctx, f, err)
 		return nil
 	}
 	return err
+}
+
+// notHeld tells of units that Redis knows nothing of any more. Those that were to come back do not, until somebody compares; those
+// of a paid order are where they should be.
+func (e *engine) notHeld(ctx context.Context, f fate, err error) {
+	if f.release != "" {
+		e.tel.warn(ctx, "units were not given back in Redis, which has forgotten the order: compare the two", err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -149,12 +150,13 @@ func (i *instruments) begin(ctx context.Context, key string, entries []*message)
 
 // count counts an order that has come to its end, or will be tried again.
 func (b *batchSpan) count(ctx context.Context, outcome string) {
-	for n, name := range outcomes {
-		if name == outcome {
-			b.counts[n]++
-			b.i.orders.Add(ctx, 1, b.i.landed[n]...)
-		}
-	}
+	b.counts[slices.Index(outcomes[:], outcome)]++
+	b.i.count(ctx, outcome)
+}
+
+// count counts an order outside of a batch.
+func (i *instruments) count(ctx context.Context, outcome string) {
+	i.orders.Add(ctx, 1, i.landed[slices.Index(outcomes[:], outcome)]...)
 }
 
 func (b *batchSpan) end(ctx context.Context) {
@@ -180,11 +182,11 @@ func (b *batchSpan) end(ctx context.Context) {
 	b.span.End()
 }
 
-// appended tells of a dead letter, or of one that was replayed.
+// appended tells of a dead letter, or of one that was replayed; id is "" where a lost reply knew it.
 func (i *instruments) appended(ctx context.Context, key, id string) {
 	n := i.stream(key)
 	_, span := i.tracer.Start(ctx, n.send, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(n.sending...))
-	if span.IsRecording() {
+	if span.IsRecording() && id != "" {
 		span.SetAttributes(telemetry.MessagingMessageID.String(id))
 	}
 	span.End()
@@ -197,7 +199,7 @@ func (i *instruments) warn(ctx context.Context, text string, err error) {
 	if !ok {
 		return
 	}
-	attrs := []slog.Attr{slog.String("error_type", string(fault.TypeOf(err)))}
+	attrs := []slog.Attr{slog.String("error_type", string(fault.TypeOf(err))), slog.String("error", fault.TextOf(err))}
 	if suppressed > 0 {
 		attrs = append(attrs, slog.Int("suppressed", suppressed))
 	}
@@ -211,7 +213,7 @@ func (i *instruments) alarm(ctx context.Context, text string, m *message, err er
 		attrs = append(attrs, slog.String("request_hash", telemetry.Hash(m.entry.RequestID)), slog.String("item_hash", telemetry.Hash(m.entry.Item)))
 	}
 	if err != nil {
-		attrs = append(attrs, slog.String("error_type", string(fault.TypeOf(err))))
+		attrs = append(attrs, slog.String("error_type", string(fault.TypeOf(err))), slog.String("error", fault.TextOf(err)))
 		var p *panicked
 		if errors.As(err, &p) {
 			attrs = append(attrs, slog.Bool("panicked", true))

@@ -12,6 +12,8 @@ const (
 	mostBatch = 256
 	// mostTries is how often an order that fails by itself is tried before it goes to the dead letters.
 	mostTries = 5
+	// mostLater is how many orders wait for another try before a worker that lands nothing reads on slowly.
+	mostLater = 16 * mostBatch
 	// grace is how long the batch in hand may take after the context has ended.
 	grace = 10 * time.Second
 )
@@ -33,8 +35,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	for _, key := range w.e.counter.Streams() {
 		lanes.Go(func() {
-			l := &lane{e: w.e, stream: key, dead: deadKey(key), name: name, cursor: firstID, later: map[string]*message{}}
-			l.run(ctx)
+			newLane(w.e, key, name).run(ctx)
 		})
 	}
 	lanes.Wait()

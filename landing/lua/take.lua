@@ -1,12 +1,13 @@
 -- Hands out entries of a stream: the consumer's own that it has not finished, those of dead consumers, new ones.
 --
 -- KEYS  1 stream    2 its dead letters
--- ARGV  1 group    2 consumer    3 most to hand out    4 '1': its own unfinished ones too
+-- ARGV  1 group    2 consumer    3 most to hand out    4 id behind which its own unfinished ones are read, '': none are
 --       5 milliseconds after which an entry is taken from another consumer, 0: none is taken    6 cursor of that search
 --       7 '1': new ones too
 --
--- Returns {0, entries in the stream, age of the oldest in ms, next cursor, entry...}; an entry is
--- {id, 'own', 'claimed' or 'new', tries, field, value...}. {-10} something else lies under a key.
+-- Returns {0, entries in the stream, age of the oldest in ms, next cursor, id behind which more of its own may lie or '', entry...};
+-- an entry is {id, 'own', 'claimed' or 'new', tries, field, value...}. {-10} something else lies under a key. Reading its own and
+-- sending it again count no try.
 --
 -- The group is made when it is not there, at the beginning: whatever is in the stream has not landed. The stream itself is
 -- never made. Entries that were deleted are acknowledged. The life of both streams is pushed forward while they hold
@@ -22,7 +23,7 @@ if redis.call('XLEN', KEYS[2]) > 0 then
     keep(KEYS[2])
 end
 local length = redis.call('XLEN', KEYS[1])
-local reply = {0, length, 0, '0-0'}
+local reply = {0, length, 0, '0-0', ''}
 if redis.call('EXISTS', KEYS[1]) == 0 then
     return reply
 end
@@ -49,11 +50,15 @@ local function add(id, fields, kind, tried)
     most = most - 1
 end
 
-if ARGV[4] == '1' then
-    local own = read('0', most)
-    if own and not broken(own) and own[1] then
-        for _, e in ipairs(own[1][2]) do
-            add(e[1], e[2], 'own', tries(KEYS[1], group, e[1]) or 1)
+if ARGV[4] ~= '' then -- by XPENDING: XREADGROUP would count a try each time that they are read
+    local own = redis.pcall('XPENDING', KEYS[1], group, '(' .. ARGV[4], '+', tostring(most), consumer)
+    if not broken(own) then
+        if #own == most then
+            reply[5] = own[#own][1]
+        end
+        for _, p in ipairs(own) do
+            local e = redis.call('XRANGE', KEYS[1], p[1], p[1])[1]
+            add(p[1], e and e[2], 'own', p[4])
         end
     end
 end
