@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,53 @@ func BenchmarkWorkerAgainstOneTransactionAnOrder(b *testing.B) {
 	}
 }
 
+// BenchmarkSweeperAgainstOneTransactionAHold closes unpaid orders of one hot item past their deadline: by the sweeper, and as one
+// does that ends each hold in a transaction of its own.
+func BenchmarkSweeperAgainstOneTransactionAHold(b *testing.B) {
+	ways := map[string]func(b *testing.B, s *Sweeper) (ended int, err error){
+		"sweeper": func(b *testing.B, s *Sweeper) (int, error) { return s.Sweep(b.Context()) },
+		"transaction": func(b *testing.B, s *Sweeper) (int, error) {
+			holds, err := s.e.counter.Expired(b.Context(), mostSwept)
+			for i := range holds {
+				f, err := s.alone(b.Context(), &holds[i])
+				if err == nil {
+					err = s.e.end(b.Context(), &holds[i].Entry, f)
+				}
+				if err != nil {
+					return i, err
+				}
+			}
+			return len(holds), err
+		},
+	}
+	for name, sweep := range ways {
+		b.Run(name, func(b *testing.B) {
+			s := newBench(b, stock.WithHold(time.Hour))
+			ctx, cancel := context.WithCancel(b.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.lander.Worker().Run(ctx) }()
+			s.wait(b)
+			cancel()
+			if err := <-ended; err != nil {
+				b.Fatal(err)
+			}
+			deadlines := strings.TrimSuffix(s.counter.Streams()[0], "orders") + "deadlines"
+			if err := s.rdb.ZUnionStore(b.Context(), deadlines, &redis.ZStore{Keys: []string{deadlines}, Weights: []float64{0.001}}).Err(); err != nil {
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			for n := 0; n < b.N; {
+				got, err := sweep(b, s.lander.Sweeper())
+				if n += got; err != nil || got == 0 {
+					b.Fatalf("%d of %d swept: %v", n, b.N, err)
+				}
+			}
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "holds/s")
+		})
+	}
+}
+
 type bench struct {
 	rdb     *redis.Client
 	counter *stock.Counter
@@ -65,7 +113,7 @@ type bench struct {
 }
 
 // newBench fills a stream with b.N orders of one item.
-func newBench(b *testing.B) *bench {
+func newBench(b *testing.B, more ...stock.Option) *bench {
 	b.Helper()
 	srv := testserver.Redis(b)
 	quiet := slog.New(slog.DiscardHandler)
@@ -79,7 +127,8 @@ func newBench(b *testing.B) *bench {
 	}
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(16)
-	if s.counter, err = stock.New(s.rdb, stock.Prefix(srv.Prefix(b)), stock.WithStream(), stock.WithMaxBacklog(10_000_000), stock.WithLogger(quiet)); err != nil {
+	more = append(more, stock.Prefix(srv.Prefix(b)), stock.WithStream(), stock.WithMaxBacklog(10_000_000), stock.WithLogger(quiet))
+	if s.counter, err = stock.New(s.rdb, more...); err != nil {
 		b.Fatal(err)
 	}
 	if s.lander, err = New[seckillOrder, itemStock](s.counter, s.db, rowOf, WithLogger(quiet)); err != nil {
