@@ -105,8 +105,11 @@ func TestAnActivityThatIsOverHasNothingToRemember(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.finds(b.compare())
+	b.ended(1001, 1, time.Hour)
+	b.do("DEL", b.key("limit:user:1:"))
+	b.finds(b.compare()) // nobody can buy more in that activity
 	b.ended(1001, 1, 25*time.Hour)
-	b.do("DEL", b.key("hold:"+paid), b.key("hold:"+unpaid), b.key("limit:user:1:"), b.key("limit:user:2:"))
+	b.do("DEL", b.key("hold:"+paid), b.key("hold:"+unpaid), b.key("limit:user:2:"))
 	b.do("INCRBY", b.prefix+"stock:item:1001", 2) // and a difference that there is
 	rep := b.compare()
 	b.finds(rep, OrderWithoutHold, RedisAbove)
