@@ -136,7 +136,8 @@ func Example() {
 	ctx := context.Background()
 	defer guard.Close(ctx)
 	db.Create(&Item{ID: 1001, Stock: 2})
-	if _, err := shop.Warm(ctx, stock.Sale{Item: 1001, Units: 2, Ends: time.Now().Add(time.Hour), Limit: stock.Limit{Units: 1}}); err != nil {
+	ends := time.Now().Add(time.Hour) // of a real sale: a date in a table, the same at every start
+	if _, err := shop.Warm(ctx, stock.Sale{Item: 1001, Units: 2, Ends: ends, Limit: stock.Limit{Units: 1}}); err != nil {
 		log.Fatal(err)
 	}
 

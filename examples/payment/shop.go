@@ -71,14 +71,16 @@ func orderOf(e stock.Entry) Order {
 
 // open puts an item on sale, or makes sure that it is. Any process may call it at any time.
 func (s *shop) open(ctx context.Context, sale stock.Sale) error {
-	known, err := s.stock.Status(ctx, sale.Item)
+	_, err := s.stock.Remaining(ctx, sale.Item)
 	switch {
-	case err == nil:
-		sale.Units = known.Warmed // on sale already: the same number again adds nothing
 	case errors.Is(err, stock.ErrNotWarmed): // the first time, or Redis has come back empty: for sale is what SQL has left
 		var item Item
 		err = s.db.WithContext(ctx).Take(&item, sale.Item).Error
 		sale.Units = item.Stock
+	case err == nil: // on sale already: the same number as ever adds nothing
+		var known stock.Status
+		known, err = s.stock.Status(ctx, sale.Item)
+		sale.Units = known.Warmed
 	}
 	if err != nil {
 		return err
