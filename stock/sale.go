@@ -28,7 +28,8 @@ type Sale struct {
 
 // Limit bounds the units of a user.
 type Limit struct {
-	// Units is the most units that a user may have at a time, in live orders and open holds; 0 means no limit.
+	// Units is the most units that a user may have at a time, in live orders and open holds; 0 means no limit. Each deduct reads
+	// all orders that its user has under a limit; without one it does not, however many there are.
 	Units int64
 	// PerOrder is the most units of one item in one order; 0 means no limit of its own.
 	PerOrder int64

@@ -21,8 +21,13 @@
 --   {-10, 'argument' or 'stored', what}                     wrong; nothing written
 --   {-20, line, scope or empty, layout}                     the item lies or is limited otherwise: ask again with this
 --
--- Everything is checked before the first write: the arguments, the type and the value behind every key.
--- Complexity: O(lines + orders that the user has under the limit), and O(log holds) with a hold.
+-- Everything is checked before the first write: the arguments, the type and the value behind every key; of a marker without a
+-- limit that has many entries, the last number.
+-- Complexity: O(lines + orders that the user has under the limit), O(lines) without a limit; and O(log holds) with a hold.
+
+-- Without a limit nothing bounds how many orders a user has. Where they are more than these few, the marker is not read as
+-- a whole any more: its field '', which is no order's, has the last number, and no order a higher one.
+local FEW = 16
 
 local order, request, trace = ARGV[1], ARGV[2], ARGV[4]
 local lines, per_line, try = 1, 5, 0
@@ -127,22 +132,43 @@ for i = 1, lines do
     end
 
     local line = numbered and '/' .. ARGV[a + 6] or ''
-    local used, taken, mine = 0, nil, false
+    local used, taken, mine, count, last = 0, nil, false, 1, nil
     if LIMITS then
-        local marks = redis.pcall('HGETALL', KEYS[marker])
-        if broken(marks) then
-            return {-10, 'stored', 'marker'}
-        end
         taken = {}
-        for m = 1, #marks, 2 do
-            local n, nth = string.match(marks[m + 1], '^(%d+):?(%d*)$')
-            n, nth = int(n), nth ~= '' and int(nth) or 1
-            if not n or not nth then
+        if limit == 0 then
+            count = redis.pcall('HLEN', KEYS[marker])
+            if broken(count) then
                 return {-10, 'stored', 'marker'}
             end
-            used = used + n
-            taken[nth] = true
-            mine = mine or marks[m] == order .. line
+        end
+        if count > FEW then
+            local marks = redis.call('HMGET', KEYS[marker], '', order .. line)
+            used, last, mine = count, int(marks[1]), marks[2]
+        end
+        if count > 0 and not last then
+            local marks = redis.pcall('HGETALL', KEYS[marker])
+            if broken(marks) then
+                return {-10, 'stored', 'marker'}
+            end
+            local highest = 0
+            for m = 1, #marks, 2 do
+                local n, nth = string.match(marks[m + 1], '^(%d+):?(%d*)$')
+                n, nth = int(n), nth ~= '' and int(nth) or 1
+                if not n or not nth then
+                    return {-10, 'stored', 'marker'}
+                end
+                if marks[m] == '' then
+                    last = n
+                else
+                    used = used + n
+                    taken[nth] = true
+                    highest = math.max(highest, nth)
+                    mine = mine or marks[m] == order .. line
+                end
+            end
+            if count > FEW then
+                last = highest
+            end
         end
     end
 
@@ -162,7 +188,7 @@ for i = 1, lines do
         order = order .. line, id = request .. line, units = units, what = ARGV[a + 2], shards = shards, home = home,
         marker = marker, hold = hold, request = own, counter = counter,
         state = switch[1], starts = starts, ends = ends, limit = limit, most = most,
-        left = left, used = used, taken = taken, nth = 1, mine = mine or held, record = record,
+        left = left, used = used, taken = taken, last = last, nth = count > FEW and last + 1 or 1, mine = mine or held, record = record,
     }
 end
 
@@ -315,6 +341,9 @@ for i = 1, lines do
     take(l.counter, l.shards, l.home, l.units)
     if LIMITS then
         redis.call('HSET', KEYS[l.marker], l.order, l.limit == 1 and units or units .. ':' .. nth)
+        if l.last and l.nth > l.last then
+            redis.call('HSET', KEYS[l.marker], '', nth)
+        end
         -- Another item of the same activity may end later, and then so does a marker that they share.
         if lines == 1 and l.used == 0 or redis.call('PTTL', KEYS[l.marker]) < l.ends - now + DAY then
             redis.call('PEXPIREAT', KEYS[l.marker], digits(l.ends + DAY))

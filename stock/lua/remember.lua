@@ -43,6 +43,10 @@ if hold > 0 and kinds[1] == 'hash' and not redis.call('ZSCORE', KEYS[3], ARGV[1]
         due = deadline
     end
 end
+local last = kinds[5] == 'hash' and redis.call('HGET', KEYS[5], '') -- see deduct.lua
+if last and not int(last) then
+    return {-10, 'stored', 'marker'}
+end
 local now = clock()
 if not act or ends + DAY <= now then
     return {-1}
@@ -52,6 +56,9 @@ local marked, held = 0, 0
 if redis.call('HEXISTS', KEYS[5], ARGV[1]) == 0 then
     marked = 1
     redis.call('HSET', KEYS[5], ARGV[1], limit == 1 and ARGV[9] or ARGV[9] .. ':' .. ARGV[10])
+    if last and int(last) < nth then
+        redis.call('HSET', KEYS[5], '', ARGV[10])
+    end
     -- Another item of the same activity may end later, and then so does a marker that they share.
     if redis.call('PTTL', KEYS[5]) < ends + DAY - now then
         redis.call('PEXPIREAT', KEYS[5], digits(ends + DAY))
