@@ -2,10 +2,17 @@ package holdfast_test
 
 import (
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/glebarez/sqlite"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/holdfast-go/holdfast/gormplugin"
 )
 
 // Every Go block in the README and under docs stands, line by line, in a Go file that is compiled with the tests, so
@@ -48,6 +55,30 @@ func TestGoBlocksOfTheDocsCompile(t *testing.T) {
 	}
 	if blocks == 0 {
 		t.Error("no Go block found: the test looks in the wrong place")
+	}
+}
+
+// The models of the README are what VerifySchema asks for.
+func TestModelsOfTheReadmeFitTheirTables(t *testing.T) {
+	db, err := gorm.Open(sqlite.Open(filepath.Join(t.TempDir(), "shop.db")), &gorm.Config{Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pool, err := db.DB(); err == nil {
+		t.Cleanup(func() { _ = pool.Close() })
+	}
+	plugin := gormplugin.New(
+		gormplugin.WithModels(&Item{}, &Order{}), gormplugin.WithUnique("uk_user_item", ErrAlreadyBought),
+		gormplugin.WithLogger(slog.New(slog.DiscardHandler)),
+	)
+	if err := db.AutoMigrate(&Item{}, &Order{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Use(plugin); err != nil {
+		t.Fatal(err)
+	}
+	if err := plugin.VerifySchema(t.Context(), db); err != nil {
+		t.Error(err)
 	}
 }
 
