@@ -25,8 +25,8 @@ func (c *Counter) Adjust(ctx context.Context, item ID, delta int64, operation, o
 // Restore makes the item's counter again, with the given number of units (0 is fine), after it has gone while its sale was
 // running: evicted, or lost in a failover. Nobody but a comparison with SQL knows that number. A counter that is there is
 // not touched and the error is ErrInvalid as misuse; of a segmented item only the segments that are missing are made, the
-// first of them with the units. operation and operator are as for Adjust. Its errors: ErrNotWarmed if the switch has gone
-// too, ErrMismatch, ErrStale, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
+// first of them with the units, and a segment's switch that has gone too is made after those of the others. operation and operator are as for Adjust. Its errors: ErrNotWarmed if all
+// switches have gone too, ErrMismatch, ErrStale, ErrInvalid, ErrUnavailable, ErrUnknownOutcome.
 func (c *Counter) Restore(ctx context.Context, item ID, units int64, operation, operator string, opts ...StepOption) (int64, error) {
 	if units < 0 || units > maxUnits {
 		return 0, &Error{sentinel: ErrInvalid, reason: "units must be from 0 to 2^53-1"}
@@ -63,6 +63,11 @@ func (c *Counter) adjustOnce(ctx context.Context, item ID, action string, units 
 	p, err := c.find(ctx, text, "")
 	if err != nil {
 		return 0, err
+	}
+	if action == "restore" && p.segments == 1 && c.keys.parts > 1 && !c.keys.quota {
+		if p, err = c.search(ctx, text, p); err != nil { // its home may be what is lost
+			return 0, err
+		}
 	}
 	if action == "restore" && p.segments > 1 && !c.keys.quota {
 		return c.restoreSegments(ctx, text, p, units, operation, operator, s)
@@ -102,6 +107,9 @@ func (c *Counter) restoreSegments(ctx context.Context, item string, p place, uni
 			give = 0
 		}
 		a, err := c.sendAdjust(ctx, l, "restore", give, operation, operator, s)
+		if err == nil && a.code() == codeNotWarmed {
+			a, err = c.remake(ctx, item, p, i, give, operation, operator)
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -25,6 +25,7 @@ const (
 	stateRefused  = "refused"
 	stateHeld     = "held"
 	stateReleased = "released"
+	statePaused   = "paused"
 	stateFrozen   = "frozen"
 )
 

@@ -138,9 +138,14 @@ func (c *Counter) another(ctx context.Context, lines []line, a answer) (bool, er
 	}
 	switch a.code() {
 	case codeElsewhere:
+		lines[n].told = true
 		return true, c.redirected(a, lines[n].item, lines[n].activity)
 	case codeNotWarmed:
 		l := &lines[n]
+		if l.told { // so it is not a place that was remembered from an earlier sale, but a segment that is lost
+			return false, nil
+		}
+		l.told = true
 		return l.place.layout() != c.usual(l.item).layout() && c.places.forget(l.item, l.activity), nil
 	case codeInsufficient:
 		l := &lines[n]

@@ -63,8 +63,7 @@ type Result struct {
 	// Order is the order's id: the one given, or the one that the library made. A replay has that of the first time.
 	Order string
 	// Nth says which of the user's allowed orders it is, from 1: the smallest number that no other live order of the
-	// user has under this limit. It is 1 while the limit is 1. In a unique index it lets SQL enforce the limit too. Without a
-	// limit, a user with more than a few live orders gets a number above all of theirs instead.
+	// user has under this limit. It is 1 while the limit is 1. In a unique index it lets SQL enforce the limit too.
 	// With several lines see Lines.
 	Nth int
 	// Replayed is true if this request had been done before: nothing was taken now, and the rest is what the first

@@ -22,6 +22,7 @@ type scripts struct {
 	look, toggle, adjust                   *redisx.Script // items
 	expired, postpone                      *redisx.Script // deadlines
 	moveTake, moveGive, moveDone, moveRead *redisx.Script // segments
+	segment                                *redisx.Script
 
 	survey, ages, remember, unmark, stray, expire *redisx.Script // comparing with SQL
 
@@ -69,6 +70,7 @@ func newScripts(k *keyspace, cfg *config) *scripts {
 		moveRead:   script("move_read", "common"),
 	}
 	if !k.quota {
+		all.segment = script("segment", "common", counter)
 		all.survey = script("survey", "common")
 		all.ages = script("ages", "common")
 		all.remember = script("remember", "common", "proof")
@@ -83,7 +85,7 @@ func (s *scripts) all() []*redisx.Script {
 	all := []*redisx.Script{
 		s.deduct, s.confirm, s.release, s.held, s.record, s.wholeOpen, s.wholeClose, s.undo, s.append, s.warm, s.claim,
 		s.place, s.look, s.toggle, s.adjust, s.expired, s.postpone, s.moveTake, s.moveGive, s.moveDone, s.moveRead,
-		s.survey, s.ages, s.remember, s.unmark, s.stray, s.expire,
+		s.segment, s.survey, s.ages, s.remember, s.unmark, s.stray, s.expire,
 		s.tokensPush, s.tokensOpen, s.tokensTake, s.tokensReturn, s.tokensLook,
 	}
 	return slices.DeleteFunc(all, func(s *redisx.Script) bool { return s == nil })

@@ -38,7 +38,7 @@ func (s step) counter(part int) string {
 	if !there {
 		return "-"
 	}
-	text := strconv.Itoa(sw.steps) + " " + strconv.FormatInt(sw.warmed, 10)
+	text := strconv.Itoa(sw.steps) + " " + strconv.FormatInt(sw.warmed, 10) + " " + strconv.FormatInt(sw.whole, 10)
 	if sw.left < 0 {
 		return text + " 0"
 	}
@@ -59,7 +59,8 @@ func (s step) sale(part int) string {
 
 // seenSwitch is a switch with its counter as a survey has seen them.
 type seenSwitch struct {
-	state                          string
-	steps                          int
-	warmed, withheld, moving, left int64
+	state                                 string
+	steps                                 int
+	warmed, whole, withheld, moving, anew int64
+	left                                  int64
 }

@@ -40,7 +40,8 @@ type Stray struct {
 type SurveyedItem struct {
 	Status
 	Item string
-	// Gone is true if a counter is missing while the sale is on: its units count as 0 in Left.
+	// Gone is true if a counter is missing while the sale is on, with its switch or without: its units count as 0 in Left. A
+	// segment that shows -1 and is not gone was never warmed up, or the sale is over.
 	Gone bool
 	// Steps is how many steps of operators (Adjust, Restore, Thaw) the item remembers.
 	Steps int
@@ -55,6 +56,9 @@ type SurveyedItem struct {
 	read     map[int]int64 // partition -> when its counter was read, Unix milliseconds
 	returns  int64
 	switches map[int]seenSwitch // by partition
+	layout   string
+	whole    bool  // all segments have been there
+	at       int64 // when the last of its counters was read
 }
 
 // SurveyedOrder is an order whose units are held, or were.
@@ -197,7 +201,22 @@ func (c *Counter) surveyItems(ctx context.Context, switches []string) (items map
 			unreadable = append(unreadable, key)
 		}
 	}
+	for _, it := range items {
+		it.miss(c)
+	}
 	return items, unreadable, nil
+}
+
+// miss adds the segments of the item that are not there: they are gone if all were, and else never warmed up.
+func (it *SurveyedItem) miss(c *Counter) {
+	segments, at, _ := parseLayout(it.layout)
+	for i := range segments {
+		if _, there := it.read[c.segment(place{at: at}, i)]; there {
+			continue
+		}
+		it.Segments = append(it.Segments, -1)
+		it.Gone = it.Gone || it.whole && it.at < it.Ends.Add(time.Hour).UnixMilli()
+	}
 }
 
 // isCorrupt reports whether an error is about a stored value, and so not about the server.
@@ -223,7 +242,7 @@ func (it *SurveyedItem) add(part int, a answer) error {
 	sw := seenSwitch{left: left}
 	numbers := map[string]*int64{
 		"moving": &sw.moving, "warmed": &sw.warmed, "restocked": &it.Restocked, "withdrawn": &it.Withdrawn, "withheld": &sw.withheld,
-		"returns": &it.returns, "end": &ends,
+		"returns": &it.returns, "end": &ends, "whole": &sw.whole, "anew": &sw.anew,
 	}
 	for i := 3; i+1 < len(a); i += 2 {
 		name, value := a.text(i), a.text(i+1)
@@ -234,8 +253,11 @@ func (it *SurveyedItem) add(part int, a answer) error {
 			}
 			*to += n
 		}
-		if name == "state" {
+		switch name {
+		case "state":
 			sw.state = value
+		case "layout":
+			it.layout = value
 		}
 		if strings.HasPrefix(name, "op:") {
 			sw.steps++
@@ -264,6 +286,8 @@ func (it *SurveyedItem) add(part int, a answer) error {
 	it.switches[part] = sw
 	it.Steps += sw.steps
 	it.Moving += sw.moving
+	it.whole = it.whole || sw.whole > 0
+	it.at = max(it.at, at)
 	it.Warmed += sw.warmed
 	it.Withheld += sw.withheld
 	it.Ends = later(it.Ends, time.UnixMilli(ends))

@@ -28,7 +28,7 @@ func (c *Counter) onTheWay(ctx context.Context, it *SurveyedItem, openFor time.D
 			return 0, false, nil
 		}
 		for _, id := range open {
-			n, mine, err := c.taken(ctx, part, id, it.Item)
+			n, mine, err := c.taken(ctx, part, id, it)
 			if err != nil {
 				return 0, false, err
 			}
@@ -62,8 +62,9 @@ func (c *Counter) openTransfers(ctx context.Context, part int, openFor time.Dura
 	return open, stopped, nil
 }
 
-// taken returns how many units a transfer has taken and not given, and whether it is one of the item.
-func (c *Counter) taken(ctx context.Context, part int, id, item string) (units int64, mine bool, err error) {
+// taken returns how many units a transfer has taken and not given, and whether it is one of the item. Units of an earlier sale
+// are never given: see move_give.lua.
+func (c *Counter) taken(ctx context.Context, part int, id string, it *SurveyedItem) (units int64, mine bool, err error) {
 	move, err := c.run(ctx, c.scripts.moveRead, []string{c.keys.transfer(part, id)})
 	if isCorrupt(err) {
 		return 0, false, nil
@@ -71,12 +72,19 @@ func (c *Counter) taken(ctx context.Context, part int, id, item string) (units i
 	if err != nil {
 		return 0, false, reading(err)
 	}
-	if move.code() != 0 || move.text(1) != item || move.text(5) != "taken" {
+	if move.code() != 0 || move.text(1) != it.Item || move.text(5) != "taken" {
 		return 0, false, nil
 	}
 	to, err := move.number(2)
 	if err != nil {
 		return 0, false, err
+	}
+	until, err := move.number(4)
+	if err != nil {
+		return 0, false, err
+	}
+	if anew := it.switches[int(to)].anew; anew > 0 && until <= anew+24*time.Hour.Milliseconds() {
+		return 0, true, nil
 	}
 	given, err := c.rdb.Exists(ctx, c.keys.transfer(int(to), id)).Result()
 	if err != nil {

@@ -36,8 +36,8 @@ func TakeOver() WarmOption { return func(w *warming) { w.takeOver = true } }
 // (use Adjust), if the number of segments or of partitions has changed while an earlier sale is remembered, or if an
 // activity that has begun gets another scope, a start in the future or an end more than a day behind its first one: limits
 // kept until now would be forgotten, so open another activity. ErrEnded if the sale is over; ErrStray if a foreign value lies under the
-// counter's key; ErrNotWarmed if the counter has gone before its time, for then nobody knows how many units are
-// left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments all of them are looked at first; only a
+// counter's key; ErrNotWarmed if the counter, or a whole segment, has gone before its time, for then nobody knows how many
+// units are left until SQL has been compared; ErrUnavailable, ErrUnknownOutcome. With segments all of them are looked at first; only a
 // fault, or somebody else at the same moment, leaves some of them warmed: call it again.
 func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed, error) {
 	var w warming
@@ -55,65 +55,90 @@ func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed,
 	if err != nil {
 		return Warmed{}, err
 	}
-	var all Warmed
 	parts := p.segments
 	if c.keys.quota {
 		parts = 1
 	}
+	whole := int64(0) // units of all segments, once they are there: then one that is missing is lost
 	if parts > 1 { // one that refuses must not leave the others changed
-		for i := range parts {
-			if _, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), &w, false); err != nil {
-				return Warmed{}, err
-			}
-		}
-	}
-	for i := range parts {
-		one, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), &w, true)
+		seen, err := c.warmEach(ctx, r, p, parts, &w, false, 0)
 		if err != nil {
 			return Warmed{}, err
 		}
-		all.Left += one.Left
-		all.Added += one.Added
-		all.First = all.First || one.First
+		switch {
+		case seen.First && seen.whole:
+			return Warmed{}, fail(ErrNotWarmed, "a segment is lost: compare with SQL, then Restore it")
+		case seen.whole:
+			whole = r.units
+		}
+	}
+	all, err := c.warmEach(ctx, r, p, parts, &w, true, whole)
+	if err == nil && parts > 1 && whole == 0 && r.units > 0 {
+		_, err = c.warmEach(ctx, r, p, parts, &w, true, r.units)
+	}
+	if err != nil {
+		return Warmed{}, err
 	}
 	c.places.store(r.item, r.activity, p)
 	if all.Added > 0 {
 		c.soldOut.forget(r.item)
 	}
+	return all.Warmed, nil
+}
+
+// warmedUp is what one segment says, or all of them together.
+type warmedUp struct {
+	Warmed
+	whole bool // a segment knows that all have been there
+}
+
+// warmEach warms up each segment, or looks whether one of them would refuse.
+func (c *Counter) warmEach(ctx context.Context, r *sale, p place, parts int, w *warming, do bool, whole int64) (all warmedUp, err error) {
+	for i := range parts {
+		one, err := c.warmOne(ctx, r, p, c.segment(p, i), share(r.units, parts, i), w, do, whole)
+		if err != nil {
+			return warmedUp{}, err
+		}
+		all.Left += one.Left
+		all.Added += one.Added
+		all.First = all.First || one.First
+		all.whole = all.whole || one.whole
+	}
 	return all, nil
 }
 
 // warmOne warms up one segment, or looks whether it would refuse.
-func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units int64, w *warming, do bool) (Warmed, error) {
+func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units int64, w *warming, do bool, whole int64) (warmedUp, error) {
 	keys := c.keys.appendCounter([]string{c.keys.control(part, r.item)}, part, r.item, c.shards(p))
 	a, err := c.run(ctx, c.scripts.warm, keys,
 		units, actField(r.activity), r.starts, r.ends, r.limit.Units, r.limit.PerOrder, int(r.limit.Over), flag(w.takeOver), p.layout(),
-		c.keys.channel(), r.item, flag(do))
+		c.keys.channel(), r.item, flag(do), whole)
 	if err != nil {
-		return Warmed{}, err
+		return warmedUp{}, err
 	}
 	switch a.code() {
 	case 0, 1:
-		got := Warmed{First: a.code() == 0}
+		var got warmedUp
+		got.First, got.whole = a.code() == 0, a.text(4) != "0"
 		if got.Left, err = a.number(1); err != nil {
-			return Warmed{}, err
+			return warmedUp{}, err
 		}
 		got.Added, err = a.number(2)
 		return got, err
 	case 2:
-		return Warmed{}, misuse("more units were warmed before: take some off with Adjust")
+		return warmedUp{}, misuse("more units were warmed before: take some off with Adjust")
 	case 3:
-		return Warmed{}, fail(ErrStray, "look at it, then warm up with TakeOver()")
+		return warmedUp{}, fail(ErrStray, "look at it, then warm up with TakeOver()")
 	case 4:
-		return Warmed{}, fail(ErrNotWarmed, "the counter has gone during the sale: compare with SQL, then Restore it")
+		return warmedUp{}, fail(ErrNotWarmed, "the counter has gone during the sale: compare with SQL, then Restore it")
 	case 5:
-		return Warmed{}, misuse("the activity has begun: its limit's scope and its start must stay, and its end may move by a day at most; use Pause, or another activity")
+		return warmedUp{}, misuse("the activity has begun: its limit's scope and its start must stay, and its end may move by a day at most; use Pause, or another activity")
 	case 6:
-		return Warmed{}, misuse(layoutStays)
+		return warmedUp{}, misuse(layoutStays)
 	case codeEnded:
-		return Warmed{}, fail(ErrEnded, "Sale.Ends has passed")
+		return warmedUp{}, fail(ErrEnded, "Sale.Ends has passed")
 	}
-	return Warmed{}, corrupt("answer of a script")
+	return warmedUp{}, corrupt("answer of a script")
 }
 
 func otherPartitions(n string) string {

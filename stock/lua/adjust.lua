@@ -3,8 +3,8 @@
 -- KEYS  1 switch    then the shards of the counter
 -- ARGV  1 restock, withdraw, or restore for a counter that has gone    2 units    3 operation id    4 operator
 --       5 channel to tell, and 6 the item, that there are units again
---       7 how all must be, empty: no matter how. Steps and units warmed that the switch knows, 1 or 0 for the counter being
---       there; or - for no switch
+--       7 how all must be, empty: no matter how. Steps, units warmed and units of all segments that the switch knows, 1 or 0
+--       for the counter being there; or - for no switch
 --
 -- Returns {1, left}: done now, or by an earlier call with this operation id. {-1} no counter or no switch.
 -- {-2, left} not enough to withdraw. {-3, left} nothing to restore. {-5} the operation id belongs to something else;
@@ -27,7 +27,7 @@ if left == false then
 end
 local op = 'op:' .. ARGV[3]
 local field = action == 'restock' and 'restocked' or 'withdrawn'
-local switch = redis.pcall('HMGET', KEYS[1], 'state', field, 'returns', 'end', op, 'warmed')
+local switch = redis.pcall('HMGET', KEYS[1], 'state', field, 'returns', 'end', op, 'warmed', 'whole')
 if broken(switch) then
     return {-10, 'stored', 'switch'}
 end
@@ -52,7 +52,7 @@ if ARGV[7] ~= '' then
             steps = steps + 1
         end
     end
-    if ARGV[7] ~= digits(steps) .. ' ' .. (switch[6] or '') .. (left and ' 1' or ' 0') then
+    if ARGV[7] ~= digits(steps) .. ' ' .. (switch[6] or '') .. ' ' .. (switch[7] or '0') .. (left and ' 1' or ' 0') then
         return {-5, 1}
     end
 end

@@ -7,8 +7,10 @@
 --       5 limit per user, 0: none    6 most units of one order, 0: no limit    7 scope of the limit
 --       8 1: take over a counter that is not ours    9 layout of the item    10 channel to tell, and 11 the item, that there
 --       are units again    12 1: do it, 0: only look whether it would be refused
+--       13 units of all segments together once all of them are there, 0: not yet, or the item has none
 --
--- Returns {code, units in the counter, units added, state of the switch}; the code is
+-- Returns {code, units in the counter, units added, state of the switch, units of all segments as the switch knows them or 0};
+-- the code is
 --   0 warmed: it was not there, or only its switch from an earlier sale    1 it was there: up to date now
 --   2 refused: more units were warmed already    3 refused: the counter is there without a switch
 --   4 refused: the counter is gone    5 refused: the sale has started; scope and start must stay, its end may move by a day
@@ -18,10 +20,11 @@
 
 local shards = #KEYS - 1
 local units, starts, ends, limit, most = int(ARGV[1]), int(ARGV[3]), int(ARGV[4]), int(ARGV[5]), int(ARGV[6])
-if shards < 1 or #ARGV ~= 12 then
+local whole = int(ARGV[13])
+if shards < 1 or #ARGV ~= 13 then
     return {-10, 'argument', 'number of arguments'}
 end
-if not units then
+if not units or not whole then
     return {-10, 'argument', 'units'}
 end
 if not starts or not ends or starts >= ends or ends > MAX - 8 * DAY then
@@ -37,7 +40,7 @@ for s = 2, #KEYS do
 end
 local left = counted(2, shards)
 local switch = redis.pcall('HMGET', KEYS[1], 'state', 'warmed', 'restocked', 'withdrawn', 'withheld', 'moving', 'returns', 'end',
-    'layout', ARGV[2])
+    'layout', ARGV[2], 'whole')
 local old = not broken(switch) and switch[1]
 local takeover = not old and foreign and ARGV[8] == '1'
 if not old and foreign and not takeover then
@@ -81,8 +84,8 @@ if old and switch[10] then
     end
 end
 local anew = old and not left and latest + HOUR <= now
-if old and not left and not anew then
-    return {4, 0, 0, old}
+if old and not left and not anew or whole > 0 and (not old or anew) then
+    return {4, 0, 0, old or ''}
 end
 if old and not anew and units < warmed then
     return {2, digits(left), 0, old}
@@ -91,9 +94,14 @@ local added = old and not anew and units - warmed or units
 if old and not anew and left + added > MAX then
     return {-10, 'argument', 'units'}
 end
-if ARGV[12] ~= '1' then
-    return {old and not anew and 1 or 0, digits(old and left or 0), '0', old or ''}
+local known = old and not anew and switch[11] or '0'
+if not int(known) then
+    return {-10, 'stored', 'switch'}
 end
+if ARGV[12] ~= '1' then
+    return {old and not anew and 1 or 0, digits(old and left or 0), '0', old or '', known}
+end
+whole = math.max(whole, int(known))
 
 local act = table.concat({ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7], digits(first)}, ' ')
 latest = math.max(latest or 0, ends)
@@ -101,13 +109,16 @@ if anew then
     left = 0
     -- A unit still on its way between segments belongs to the earlier sale: see move_give.lua.
     redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0', 'returns', digits(returns + 1),
-        'end', digits(latest), 'anew', digits(now), ARGV[2], act)
+        'end', digits(latest), 'anew', digits(now), 'whole', '0', ARGV[2], act)
     make(2, shards, units)
     if units > 0 then
         tell(ARGV[10], ARGV[11])
     end
 elseif old then
     redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'end', digits(latest), ARGV[2], act)
+    if whole > 0 then
+        redis.call('HSET', KEYS[1], 'whole', digits(whole))
+    end
     if added > 0 then
         give(2, shards, 0, added)
         redis.call('HSET', KEYS[1], 'returns', digits(returns + 1))
@@ -131,4 +142,4 @@ redis.call('PEXPIREAT', KEYS[1], digits(latest + DAY))
 for s = 2, #KEYS do
     redis.call('PEXPIREAT', KEYS[s], digits(latest + HOUR))
 end
-return {old and not anew and 1 or 0, digits(left + added), digits(added), old or 'open'}
+return {old and not anew and 1 or 0, digits(left + added), digits(added), old or 'open', digits(whole)}
