@@ -73,7 +73,7 @@ func (l *lane) apart(ctx context.Context, span *batchSpan, ms []*message) error 
 	var faults []error
 	waited, through := 0, false
 	for item, group := range byItem { // in no order
-		if !through && waited == mostSlow { // SQL itself may be away
+		if waited >= mostSlow && (!through || l.locked[item] != nil) { // SQL itself may be away, or it is the next round's turn
 			l.putOff(ctx, span, group)
 			continue
 		}
