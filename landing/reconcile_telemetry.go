@@ -20,7 +20,7 @@ type reconcileInstruments struct {
 	tracer      *telemetry.Tracer
 	differences metric.Int64Gauge
 	lastSuccess metric.Float64Gauge
-	byClass     map[Class][]metric.RecordOption
+	all, asked  map[Class][]metric.RecordOption
 }
 
 func newReconcileInstruments(cfg *config) *reconcileInstruments {
@@ -30,12 +30,23 @@ func newReconcileInstruments(cfg *config) *reconcileInstruments {
 		tracer:      telemetry.NewTracer(scopeName, cfg.tracers),
 		differences: m.Gauge(telemetry.MetricReconcileDifferences, "{difference}", "Differences between Redis and SQL that the last comparison has found."),
 		lastSuccess: m.FloatGauge(telemetry.MetricReconcileLastSuccess, "s", "When a comparison last came to its end, Unix time."),
-		byClass:     map[Class][]metric.RecordOption{},
-	}
-	for _, c := range classes() {
-		i.byClass[c] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(telemetry.ReconcileClass.String(string(c))))}
+		all:         byClass(&Report{}, "all"),
+		asked:       byClass(&Report{asked: true}, "asked"),
 	}
 	return i
+}
+
+// byClass are the gauges that such a comparison sets. Comparing some items and comparing all are two halves of one job: neither
+// must call off an alarm that only the other one can raise.
+func byClass(like *Report, scope string) map[Class][]metric.RecordOption {
+	options := map[Class][]metric.RecordOption{}
+	for _, c := range classes() {
+		if like.sees(c) {
+			set := attribute.NewSet(telemetry.ReconcileClass.String(string(c)), telemetry.ReconcileScope.String(scope))
+			options[c] = []metric.RecordOption{metric.WithAttributeSet(set)}
+		}
+	}
+	return options
 }
 
 // compare starts the span of a comparison, and returns what ends it.
@@ -55,10 +66,12 @@ func (i *reconcileInstruments) compare(ctx context.Context) (context.Context, fu
 				soldOut++
 			}
 		}
-		for c, options := range i.byClass {
-			if rep.sees(c) { // else a comparison of the other kind has
-				i.differences.Record(ctx, counts[c], options...)
-			}
+		gauges := i.all
+		if rep.asked {
+			gauges = i.asked
+		}
+		for c, options := range gauges {
+			i.differences.Record(ctx, counts[c], options...)
 		}
 		i.lastSuccess.Record(ctx, float64(time.Now().UnixMilli())/1000)
 		told := tell(span, counts)

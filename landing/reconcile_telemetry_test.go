@@ -61,7 +61,7 @@ func TestReconcileTelemetry(t *testing.T) {
 	}
 }
 
-// gaugesOf reads the gauges by name and, of differences, by class.
+// gaugesOf reads the gauges by name and, of differences, by class and by scope where that is not all.
 func gaugesOf(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
@@ -75,7 +75,11 @@ func gaugesOf(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 			case metricdata.Gauge[int64]:
 				for _, point := range data.DataPoints {
 					class, _ := point.Attributes.Value(telemetry.ReconcileClass)
-					got[m.Name+" "+class.AsString()] = float64(point.Value)
+					name := m.Name + " " + class.AsString()
+					if scope, _ := point.Attributes.Value(telemetry.ReconcileScope); scope.AsString() != "all" {
+						name += " " + scope.AsString()
+					}
+					got[name] = float64(point.Value)
 				}
 			case metricdata.Gauge[float64]:
 				for _, point := range data.DataPoints {
@@ -87,32 +91,38 @@ func gaugesOf(t *testing.T, reader *sdkmetric.ManualReader) map[string]float64 {
 	return got
 }
 
-// Comparing with items and without are two halves of one job. Neither sets the gauge of a class to 0 that it cannot see: an
-// alarm that the one has raised stands until the same kind of comparison finds nothing.
+// Comparing with items and without are two halves of one job, and each has gauges of its own: an alarm that the one has raised
+// stands until the same kind of comparison finds nothing. Neither reports on what it cannot see.
 func TestEitherComparisonLeavesTheOthersGauges(t *testing.T) {
 	t.Parallel()
 	reader := sdkmetric.NewManualReader()
 	b := newBooks(t, onSQLite, holdAndStream(), WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
-	want := func(notWarmed, ghosts, below float64) {
+	want := func(want map[string]float64) {
 		t.Helper()
 		got := gaugesOf(t, reader)
-		for class, n := range map[Class]float64{NotWarmed: notWarmed, GhostKey: ghosts, RedisBelow: below} {
-			if value, there := got["holdfast.reconcile.differences "+string(class)]; !there || value != n {
-				t.Errorf("%s: %v (there: %t), want %v", class, value, there, n)
+		for name, n := range want {
+			if value, there := got["holdfast.reconcile.differences "+name]; !there || value != n {
+				t.Errorf("%s: %v (there: %t), want %v", name, value, there, n)
+			}
+		}
+		for _, name := range []string{"not_warmed", "ghost_key asked", "key_without_ttl asked", "unreadable asked"} {
+			if value, there := got["holdfast.reconcile.differences "+name]; there {
+				t.Errorf("%s: %v, of a comparison that cannot see it", name, value)
 			}
 		}
 	}
+	if err := b.db.Create(&itemStock{ItemID: 7, Stock: 5}).Error; err != nil {
+		t.Fatal(err)
+	}
+	b.warm(7, 4, stock.Limit{})
 	b.do("SET", b.prefix+"stock:item:77", 5)
-	b.do("DECR", b.prefix+"stock:item:1001")
-	b.finds(b.compare(1001, 5), NotWarmed, RedisBelow)
 	b.finds(b.compare(), GhostKey, RedisBelow)
-	want(1, 1, 1)
-	b.do("INCR", b.prefix+"stock:item:1001")
 	b.finds(b.compare(1001, 5), NotWarmed)
-	want(1, 1, 0)
+	want(map[string]float64{"ghost_key": 1, "redis_below_sql": 1, "not_warmed asked": 1, "redis_below_sql asked": 0})
 	b.do("DEL", b.prefix+"stock:item:77")
+	b.do("INCR", b.prefix+"stock:item:7")
 	b.finds(b.compare())
-	want(1, 0, 0)
+	want(map[string]float64{"ghost_key": 0, "redis_below_sql": 0, "not_warmed asked": 1, "redis_below_sql asked": 0})
 	b.finds(b.compare(1001))
-	want(0, 0, 0)
+	want(map[string]float64{"not_warmed asked": 0})
 }

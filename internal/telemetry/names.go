@@ -71,6 +71,7 @@ const (
 
 	ReconcileDifferences = attribute.Key("holdfast.reconcile.differences")
 	ReconcileClass       = attribute.Key("holdfast.reconcile.class")
+	ReconcileScope       = attribute.Key("holdfast.reconcile.scope") // all, or asked: a comparison of some items
 
 	LandingOutcome = attribute.Key("holdfast.landing.outcome")
 
