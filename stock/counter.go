@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,8 @@ type Counter struct {
 // startTimeout bounds what New asks the server.
 const startTimeout = 2 * time.Second
 
-// New returns a Counter on rdb. The error names every option that is wrong, a script that the server cannot load, and a
-// Redis Cluster without WithPartitions. A server that is away is no error; Warm asks again.
+// New returns a Counter on rdb. The error names every option that is wrong, a script that the server cannot load, commands of
+// the scripts that its access rules refuse, and a Redis Cluster without WithPartitions. A server that is away is no error; Warm asks again.
 func New(rdb redis.UniversalClient, opts ...Option) (*Counter, error) {
 	return newCounter(rdb, keyspace{}, opts)
 }
@@ -79,6 +80,9 @@ func (c *Counter) start(ctx context.Context) error {
 	if err := c.rdb.Preload(c.scripts.all()...); err != nil {
 		return fmt.Errorf("stock: %w", err)
 	}
+	if err := c.checkCommands(ctx); err != nil && !errors.Is(err, ErrUnavailable) {
+		return err
+	}
 	if policy := c.rdb.EvictionPolicy(ctx); policy != "" && policy != "noeviction" {
 		c.tel.mayEvict(ctx, policy)
 	}
@@ -107,6 +111,30 @@ func (c *Counter) checkCluster(ctx context.Context) error {
 		return misuse("this Redis is a cluster, where the keys of one order must share a slot: add WithPartitions(n)")
 	}
 	return nil
+}
+
+// checkCommands refuses a server whose access rules would stop a script between its writes.
+func (c *Counter) checkCommands(ctx context.Context) error {
+	kind := "stock"
+	switch {
+	case c.keys.quota:
+		kind = "quota"
+	case c.keys.tokens:
+		kind = "tokens"
+	}
+	// No request has an empty id.
+	a, err := c.run(ctx, script("probe", "common"), []string{c.keys.request(0, "")}, kind, flag(c.cfg.stream))
+	if err != nil {
+		return reading(err)
+	}
+	if len(a) == 1 {
+		return nil
+	}
+	names := make([]string, len(a)-1)
+	for i := range names {
+		names[i] = a.text(i + 1)
+	}
+	return misuse("this Redis refuses commands that the scripts call: allow its user " + strings.Join(names, ", "))
 }
 
 // partitions returns how many places there are to look through.
