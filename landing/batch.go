@@ -163,9 +163,10 @@ func (l *lane) bury(ctx context.Context, span *batchSpan, m *message, why error)
 	switch {
 	case err != nil:
 		l.e.tel.warn(ctx, "cannot move an order to the dead letters, will try again", err)
+		m.fault, m.unheard = why, true
 		l.postpone(m)
 		outcome = outcomeRetried
-	case moved:
+	case moved || m.unheard:
 		l.e.tel.alarm(ctx, "an order could not be landed and lies with the dead letters", m, why)
 		l.e.tel.appended(ctx, l.dead, id)
 	default:

@@ -4,9 +4,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"gorm.io/gorm"
 
+	"github.com/holdfast-go/holdfast/internal/faultproxy"
+	"github.com/holdfast-go/holdfast/internal/telemetry"
+	"github.com/holdfast-go/holdfast/internal/testserver"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -170,5 +176,120 @@ func TestHandlerRunsInTheTransaction(t *testing.T) {
 			t.Errorf("dead letters: %+v", letters)
 		}
 		s.want(7, 6, 0)
+	})
+}
+
+// Somebody hears of each dead letter, once, in the log and in the metric: of an entry that cannot be read, of an order that workers died of,
+// of one whose row is refused, and of one whose burial got no answer, be it once or each time that it was sent.
+func TestEachDeadLetterIsToldOf(t *testing.T) {
+	t.Parallel()
+	unreadable := func(s *shop) { s.deliver(map[string]any{"order": "x", "units": "many"}) }
+	cases := map[string]struct {
+		happen func(s *shop)
+		lost   int
+	}{
+		"unreadable":                  {happen: unreadable},
+		"unreadable, reply lost":      {happen: unreadable, lost: 1},
+		"unreadable, no reply at all": {happen: unreadable, lost: 3},
+		"refused":                     {happen: func(s *shop) { s.buy(1) }},
+		"refused, reply lost":         {happen: func(s *shop) { s.buy(1) }, lost: 1},
+		"refused, no reply at all":    {happen: func(s *shop) { s.buy(1) }, lost: 3},
+		"workers have died of it": {happen: func(s *shop) {
+			s.buy(2)
+			l := s.newLane("dead")
+			if _, err := l.tried(s.Context(), mostTries, s.takeAll(l)...); err != nil {
+				s.Fatal(err)
+			}
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader := sdkmetric.NewManualReader()
+			s, proxy := newProxiedShop(t, WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
+				WithHandler(func(_ *gorm.DB, landed []*seckillOrder) error {
+					if landed[0].UserID == 1 {
+						return errors.New("no")
+					}
+					return nil
+				}))
+			c.happen(s)
+			if c.lost > 0 {
+				proxy.On(faultproxy.Named("EVALSHA").Containing(sha(t, "bury")).Times(c.lost), faultproxy.LoseReply())
+			}
+			stop := s.start(s.lander)
+			testserver.Eventually(t, 20*time.Second, func() bool {
+				return strings.Contains(s.log.String(), "lies with the dead letters")
+			}, "nobody is told: "+s.log.String())
+			stop()
+			if n := strings.Count(s.log.String(), "lies with the dead letters"); n != 1 {
+				t.Errorf("told %d times", n)
+			}
+			var all metricdata.ResourceMetrics
+			if err := reader.Collect(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			if n := counted(all, telemetry.MetricLandingOrders, outcomeDeadLetter); n != 1 {
+				t.Errorf("counted %d times", n)
+			}
+			if n := len(s.deadLetters()); n != 1 {
+				t.Errorf("%d dead letters", n)
+			}
+		})
+	}
+}
+
+// counted is what a counter has for one outcome.
+func counted(all metricdata.ResourceMetrics, name, outcome string) (n int64) {
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			sum, ok := m.Data.(metricdata.Sum[int64])
+			if m.Name != name || !ok {
+				continue
+			}
+			for _, p := range sum.DataPoints {
+				if v, ok := p.Attributes.Value(telemetry.LandingOutcome); ok && v.AsString() == outcome {
+					n += p.Value
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Giving up gives units back only with a closed row, or where the database refuses the row for what is in it, so that no copy can land
+// either. A fault of the database is an error, and the same call does it afterwards.
+func TestGiveUpWaitsForTheDatabase(t *testing.T) {
+	onEach(t, func(t *testing.T, dialect string) {
+		s := newShop(t, dialect, withHold(), WithHandler(func(*gorm.DB, []*seckillOrder) error { return errors.New("no") }))
+		no := s.buy(1)
+		s.work()
+		id := s.deadLetters()[0].ID
+		s.failInserts("> 0")
+		if err := s.lander.DeadLetters().GiveUp(t.Context(), id); err == nil {
+			t.Error("given up without a closed row")
+		}
+		s.want(10, 9, 0)
+		if len(s.deadLetters()) != 1 {
+			t.Error("the dead letter is gone")
+		}
+		s.healInserts()
+		if err := s.lander.DeadLetters().GiveUp(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		s.wantRow(no, 2, "operator")
+		s.want(10, 10, 0)
+
+		l := s.newLanderOf(func(e stock.Entry) seckillOrder {
+			row := rowOf(e)
+			row.Units = -1
+			return row
+		})
+		s.buy(2)
+		s.workWith(l)
+		if err := l.DeadLetters().GiveUp(t.Context(), s.deadLetters()[0].ID); err != nil {
+			t.Errorf("a row that a check refuses: %v", err)
+		}
+		s.want(10, 10, 0)
 	})
 }

@@ -18,7 +18,8 @@ const firstID = "0-0"
 type message struct {
 	id      string
 	entry   stock.Entry
-	fault   error     // the entry cannot be read
+	fault   error     // the entry cannot be read, or is to be buried for another reason
+	unheard bool      // it may be buried already
 	claimed bool      // it comes from another worker, which may have died of it
 	tries   int64     // made so far, with the one under way
 	due     time.Time // when it is tried again
