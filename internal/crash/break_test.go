@@ -14,8 +14,10 @@ type breakage struct {
 	name   string
 	action func(p *point) faultproxy.Action
 	then   func(w *world, p *point, r *faultproxy.Rule) // when the command has met the rule
-	kills  bool
-	loses  bool // what the stage writes to Redis before the breakage is lost
+	// applies tells whether it breaks anything that the point needs, nil: it always does.
+	applies func(p *point, landing bool) bool
+	kills   bool
+	loses   bool // what the stage writes to Redis before the breakage is lost
 }
 
 // kill ends the shop there and then.
@@ -31,7 +33,9 @@ var kill = breakage{
 		return faultproxy.HangRequest()
 	},
 	then: func(w *world, _ *point, r *faultproxy.Rule) {
+		w.Helper()
 		w.shop.kill()
+		w.lockLives()
 		r.Release()
 	},
 }
@@ -61,25 +65,36 @@ func held(p *point) faultproxy.Action {
 	return faultproxy.HoldRequest()
 }
 
+// underLock tells whether whoever sends the point's command has a lock: the answer is stored after it was given up.
+func underLock(p *point, _ bool) bool { return p.stage == order && p.script != "dedup/complete" }
+
 // lockLost takes all locks away from their holders.
-var lockLost = breakage{name: "lock lost", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+var lockLost = breakage{name: "lock lost", action: held, applies: underLock, then: func(w *world, _ *point, r *faultproxy.Rule) {
 	w.Helper()
-	if keys := w.keys("lock:"); len(keys) > 0 {
+	keys := w.keys("lock:")
+	if len(keys) == 0 {
+		w.Error("nobody has a lock that could be lost")
+	} else {
 		w.must(w.rdb.Del(w.ctx, keys...).Err())
 	}
 	r.Release()
 }}
 
-// stopped stops the shop for longer than a lock lives.
-var stopped = breakage{name: "shop stopped", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
-	r.Release()
-	w.shop.stop(lockTTL + lockTTL/2)
+// stopped stops the shop for longer than a lock lives; only then does the command arrive, or its reply.
+var stopped = breakage{name: "shop stopped", action: held, applies: underLock, then: func(w *world, _ *point, r *faultproxy.Rule) {
+	w.Helper()
+	w.shop.stop(lockTTL+lockTTL/2, func() {
+		if keys := w.keys("lock:"); len(keys) > 0 {
+			w.Errorf("the locks of a shop that is stopped for longer than their TTL are still there: %v", keys)
+		}
+		r.Release()
+	})
 }}
 
 // evicted takes the counters away, as a Redis does that is set to evict.
 var evicted = breakage{name: "counter evicted", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
 	w.Helper()
-	w.forgot = true
+	w.miscounted = true
 	for _, key := range w.keys("stock:") {
 		if strings.HasSuffix(key, ":item:"+text(theItem)) {
 			w.must(w.rdb.Del(w.ctx, key).Err())
@@ -113,8 +128,13 @@ var serialization = breakage{name: "serialization failure", action: held, then: 
 	r.Release()
 }}
 
+// sqlInUse tells whether SQL is used at the point, or soon after it: where a worker lands the orders, it has not begun then.
+func sqlInUse(p *point, landing bool) bool {
+	return p.stage != transfer && (p.stage != order || !landing)
+}
+
 // sqlRestarted restarts PostgreSQL, which keeps what was committed.
-var sqlRestarted = breakage{name: "PostgreSQL restarted", action: held, then: func(w *world, _ *point, r *faultproxy.Rule) {
+var sqlRestarted = breakage{name: "PostgreSQL restarted", action: held, applies: sqlInUse, then: func(w *world, _ *point, r *faultproxy.Rule) {
 	w.Helper()
 	w.restartSQL()
 	r.Release()
@@ -144,6 +164,11 @@ var failedOver = breakage{name: "Redis failed over", action: held, loses: true, 
 	r.Release()
 }}
 
+// breaks tells whether it breaks anything at a point.
+func (b *breakage) breaks(p *point, landing bool) bool {
+	return b.applies == nil || b.applies(p, landing)
+}
+
 // stands returns servers of the test's own where the breakage is of a server.
 func (b *breakage) stands(t testing.TB) (s stands) {
 	t.Helper()
@@ -170,7 +195,11 @@ func (b *breakage) run(t testing.TB, p *point, landing bool, seed uint64) {
 		w.setup.DieAt = p.dieAt
 		w.open()
 		p.stage.act(w)
-		<-w.shop.gone
+		select {
+		case <-w.shop.gone:
+		case <-time.After(patience):
+			t.Fatalf("the shop does not die at %q within %v", p.dieAt, patience)
+		}
 	} else {
 		w.open()
 		p.stage.prepare(w)
@@ -186,8 +215,11 @@ func (b *breakage) run(t testing.TB, p *point, landing bool, seed uint64) {
 func (b *breakage) meet(w *world, p *point) {
 	w.Helper()
 	n := 1
-	if p.script == "stock/deduct" {
+	switch {
+	case p.script == "stock/deduct":
 		n += w.dice.IntN(theUnits)
+	case p.second:
+		n = 2
 	}
 	var rule *faultproxy.Rule
 	acted := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -56,7 +57,13 @@ type child struct {
 	log  *log
 	gone chan struct{} // closed when the process has ended
 	in   io.Closer
+
+	mayDie bool        // by its own hand, as it was told
+	killed atomic.Bool // by us
 }
+
+// startMost is how long a shop may take to listen; the machine may be busy with other tests.
+const startMost = time.Minute
 
 // start starts a shop and returns when it listens.
 func start(s setup) (*child, error) {
@@ -71,38 +78,70 @@ func start(s setup) (*child, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	c := &child{cmd: cmd, log: &log{}, gone: make(chan struct{}), in: in}
+	c := &child{cmd: cmd, log: &log{}, gone: make(chan struct{}), in: in, mayDie: s.DieAt != ""}
 	cmd.Stderr = c.log
+	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	lines := bufio.NewScanner(out)
-	listens := lines.Scan()
-	c.addr = lines.Text()
+	listens := make(chan string, 1)
 	go func() {
+		if lines := bufio.NewScanner(out); lines.Scan() {
+			listens <- lines.Text()
+		}
 		_, _ = io.Copy(io.Discard, out)
-		_ = cmd.Wait() // how it ended is of no interest: it is killed
+		_ = cmd.Wait() // how it ended, its ProcessState says
 		close(c.gone)
 	}()
-	if !listens {
-		c.kill()
+	late := time.NewTimer(startMost)
+	defer late.Stop()
+	select {
+	case c.addr = <-listens:
+		return c, nil
+	case <-c.gone:
 		return nil, fmt.Errorf("the shop did not start: %s", c.log)
+	case <-late.C:
+		c.kill()
+		return nil, fmt.Errorf("the shop does not listen after %v: %s", startMost, c.log)
 	}
-	return c, nil
 }
 
 // kill is kill -9. It returns when the process is gone, and may be called twice.
 func (c *child) kill() {
+	if c.alive() {
+		c.killed.Store(true)
+	}
 	_ = c.cmd.Process.Kill() // it may be gone already
 	<-c.gone
 	_ = c.in.Close()
 }
 
-// stop stops the process for a while: as a pause of its collector, or of its machine.
-func (c *child) stop(d time.Duration) {
+// stop stops the process for a while: as a pause of its collector, or of its machine. before is done at the end of it.
+func (c *child) stop(d time.Duration, before func()) {
 	_ = c.cmd.Process.Signal(syscall.SIGSTOP) // it may be gone already
 	pause(d)
+	before()
 	_ = c.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// fault says what a shop has done that none may do: end by itself, panic, or race; "" if nothing.
+func (c *child) fault() string {
+	if what := c.log.trouble(); what != "" {
+		return fmt.Sprintf("a shop has printed %q", what)
+	}
+	if c.alive() || c.killed.Load() {
+		return ""
+	}
+	if ended, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); c.mayDie && ok && ended.Signal() == syscall.SIGKILL {
+		return ""
+	}
+	return "a shop has ended by itself: " + c.cmd.ProcessState.String()
+}
+
+// last returns the last lines that it has printed.
+func (c *child) last() string {
+	lines := strings.Split(strings.TrimSpace(c.log.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-80):], "\n")
 }
 
 func (c *child) alive() bool {
@@ -114,19 +153,39 @@ func (c *child) alive() bool {
 	}
 }
 
-// log keeps what a child has printed, but not more than is of use.
+// log keeps what a child has printed, but not more than is of use, and notices what it must not print.
 type log struct {
-	mu   sync.Mutex
-	text strings.Builder
+	mu    sync.Mutex
+	text  strings.Builder
+	tail  string // the end of the last piece: a word may be cut in two
+	found string
+	room  int // for what comes behind the word found
 }
+
+// alarming are the words of the runtime, the race detector and net/http.
+var alarming = []string{"panic:", "fatal error:", "DATA RACE", "http: panic"}
 
 func (l *log) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.text.Len() < 1<<20 {
+	piece := l.tail + string(b)
+	l.tail = piece[max(0, len(piece)-16):]
+	for _, word := range alarming {
+		if l.found == "" && strings.Contains(piece, word) {
+			l.found, l.room = word, l.text.Len()+64<<10
+		}
+	}
+	if l.text.Len() < max(1<<20, l.room) {
 		l.text.Write(b)
 	}
 	return len(b), nil
+}
+
+// trouble returns the alarming word that was printed, "" if none.
+func (l *log) trouble() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.found
 }
 
 func (l *log) String() string {

@@ -87,9 +87,21 @@ func (m *market) buy(ctx context.Context, addr string, w wish) answer {
 	return a
 }
 
-// end asks for an order to be paid or closed.
+// end asks for an order to be paid or closed, and writes the answer down.
 func (m *market) end(ctx context.Context, addr, order, how string) answer {
-	return m.post(ctx, addr, "/orders/"+order+"/"+how, wish{key: order + how})
+	start := time.Now()
+	a := m.post(ctx, addr, "/orders/"+order+"/"+how, wish{key: order + how})
+	outcome := a.code
+	switch {
+	case a.ok():
+		outcome = checker.Applied
+	case a.status == 0:
+		outcome = checker.NoAnswer
+	case a.code == "":
+		outcome = string(fault.UnknownOutcome)
+	}
+	m.rec.Add(checker.Record{Op: how, Order: order, Outcome: outcome, Instance: addr, Start: start, End: time.Now()})
+	return a
 }
 
 func (m *market) post(ctx context.Context, addr, path string, w wish) (a answer) {
@@ -125,6 +137,13 @@ func (m *market) post(ctx context.Context, addr, path string, w wish) (a answer)
 	_ = json.Unmarshal(text, &p) // a status without a problem is no final answer
 	a.code = p.Code
 	return a
+}
+
+// requestOf returns the request id that the shop uses in the place of a client's key, "" if no answer had it.
+func (m *market) requestOf(w wish) string {
+	id, _ := m.requests.Load(w.key)
+	text, _ := id.(string)
+	return text
 }
 
 // history returns what was recorded, with the request ids that the shop uses in the place of the clients' keys.

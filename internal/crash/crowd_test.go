@@ -18,15 +18,22 @@ type crowd struct {
 	addrs func() string // a shop to ask
 	users int64
 	items []int64
-	most  int64  // requests for orders
-	asked func() // called when all of them have been made; may be called again
+	most  int64       // requests for orders, or more
+	more  func() bool // tells whether it is to go on asking although it has asked that often
+	asked func()      // called when all of them have been made; may be called again
+	pace  float64     // new wishes a second, 0: as fast as can be
 
 	mu    sync.Mutex
 	dice  *rand.Rand
 	later jobs
 	busy  int // jobs in hand
 	made  int64
+	began time.Time
+	late  map[string]int // answers to those who pay or close what has ended already
 }
+
+// wants tells whether there is more to be asked.
+func (c *crowd) wants() bool { return c.m.asked.Load() < c.most || c.more() }
 
 // job is something to do at a time: to ask for the wish, or to end an order.
 type job struct {
@@ -40,6 +47,7 @@ type job struct {
 
 // run has n clients at work until everybody has a final answer.
 func (c *crowd) run(ctx context.Context, n int) {
+	c.began, c.late = time.Now(), map[string]int{}
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
@@ -68,7 +76,10 @@ func (c *crowd) next() (j job, wait time.Duration, over bool) {
 		c.busy++
 		return heap.Pop(&c.later).(job), 0, false
 	}
-	if c.m.asked.Load() < c.most {
+	if c.wants() {
+		if c.pace > 0 && float64(c.made) > c.pace*now.Sub(c.began).Seconds() {
+			return job{}, 10 * time.Millisecond, false
+		}
 		c.busy++
 		c.made++
 		// Items are not equally wanted: a third of the wishes are for a tenth of them.
@@ -124,7 +135,12 @@ func (c *crowd) do(ctx context.Context, j job) {
 	case j.how != "":
 		// Paid, closed, or by somebody else first. Without an answer it is asked again, for a while: the sweeper does the rest.
 		switch {
-		case a.status == 200 || a.status == 409:
+		case a.status == 200:
+			if j.how == "close" && c.dice.IntN(3) == 0 { // the payment was under way already
+				heap.Push(&c.later, job{order: j.order, how: "pay", at: time.Now()})
+			}
+		case a.code == string(fault.AlreadyReleased), a.code == string(fault.AlreadyConfirmed):
+			c.late[j.how+" of what is "+map[bool]string{true: "closed", false: "paid"}[a.code == string(fault.AlreadyReleased)]]++
 		case j.tries < 12:
 			again(backOff)
 		}
@@ -139,13 +155,15 @@ func (c *crowd) do(ctx context.Context, j job) {
 			end.how = "pay"
 		case n < 7:
 			end.how = "close"
+		case n < 8: // so late that the sweeper may have been there
+			end.how, end.at = "pay", end.at.Add(2500*time.Millisecond)
 		}
 		if end.how != "" {
 			heap.Push(&c.later, end)
 		}
 		fallthrough
 	default:
-		if c.dice.IntN(4) == 0 && c.m.asked.Load() < c.most { // comes again although it has an answer
+		if c.dice.IntN(4) == 0 && c.wants() { // comes again although it has an answer
 			j.tries = 100
 			again(time.Duration(c.dice.IntN(3000)) * time.Millisecond)
 		}

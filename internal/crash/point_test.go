@@ -1,9 +1,11 @@
 package crash
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
+	"github.com/holdfast-go/holdfast/internal/fault"
 	"github.com/holdfast-go/holdfast/internal/faultproxy"
 )
 
@@ -17,6 +19,7 @@ type point struct {
 	done        bool   // broken when the command has been executed, and its reply is under way
 	late        bool   // the command arrives after its sender has died
 	dieAt       string // a kill is in the shop's own code
+	second      bool   // the second order's: recovery will end it the other way if it can
 }
 
 // withLanding are the points of a shop whose orders land by a worker, with holds and a stream.
@@ -35,10 +38,14 @@ var withLanding = []point{
 	{name: "9", arrow: "committed, not acknowledged", stage: land, script: "landing/done"},
 	{name: "10", arrow: "acknowledged, no reply", stage: land, script: "landing/done", done: true},
 	{name: "10b", arrow: "done, not unlocked", stage: order, script: "lock/release"},
+	{name: "10c", arrow: "to be closed, no commit", stage: closing, sql: "COMMIT"},
+	{name: "10d", arrow: "closed, no reply", stage: closing, sql: "COMMIT", done: true},
 	{name: "11", arrow: "closed in SQL, not released", stage: closing, script: "stock/release"},
 	{name: "11b", arrow: "swept in SQL, not released", stage: sweep, script: "stock/release"},
 	{name: "12", arrow: "released, no reply", stage: closing, script: "stock/release", done: true},
 	{name: "12b", arrow: "released again for a late entry, not acknowledged", stage: stale, script: "landing/done"},
+	{name: "12c", arrow: "to be paid, no commit", stage: pay, sql: "COMMIT", second: true},
+	{name: "12d", arrow: "paid, no reply", stage: pay, sql: "COMMIT", done: true, second: true},
 	{name: "13", arrow: "paid in SQL, not confirmed", stage: pay, script: "stock/confirm"},
 	{name: "13b", arrow: "confirmed, no reply", stage: pay, script: "stock/confirm", done: true},
 	{name: "14", arrow: "transfer taken, not given", stage: transfer, script: "stock/move_give"},
@@ -57,8 +64,12 @@ var inHandler = []point{
 	{name: "8b", arrow: "committed, no reply", stage: order, sql: "COMMIT", done: true},
 	{name: "9", arrow: "committed, answer not stored", stage: order, script: "dedup/complete"},
 	{name: "10", arrow: "done, not unlocked", stage: order, script: "lock/release"},
+	{name: "10c", arrow: "to be closed, no commit", stage: closing, sql: "COMMIT"},
+	{name: "10d", arrow: "closed, no reply", stage: closing, sql: "COMMIT", done: true},
 	{name: "11", arrow: "closed in SQL, not released", stage: closing, script: "stock/release"},
 	{name: "12", arrow: "released, no reply", stage: closing, script: "stock/release", done: true},
+	{name: "12c", arrow: "to be paid, no commit", stage: pay, sql: "COMMIT", second: true},
+	{name: "12d", arrow: "paid, no reply", stage: pay, sql: "COMMIT", done: true, second: true},
 }
 
 // rule breaks the point's n-th command.
@@ -128,7 +139,7 @@ func (s stage) prepare(w *world) {
 	case sweep:
 		w.overdue()
 	case reconciling: // somebody has been at the counter, so that what Redis knows is wrong
-		w.forgot = true
+		w.miscounted = true
 		w.must(w.rdb.IncrBy(w.ctx, w.setup.Prefix+"stock:item:"+text(theItem), 2).Err())
 	}
 }
@@ -199,13 +210,14 @@ func (w *world) recovered(p *point, killed bool) {
 	w.redeliver()
 	w.landed()
 	w.swept()
-	if w.forgot {
+	if w.forgot || w.miscounted {
 		w.reconciled()
 		w.repeat(p.stage.wishes(), 1)
 		w.landed()
 		w.swept()
 		w.reconciled()
 	}
+	w.truthful(p.stage.wishes())
 	w.redeliver()
 	w.landed()
 	w.swept()
@@ -213,12 +225,68 @@ func (w *world) recovered(p *point, killed bool) {
 
 // repeat has all clients ask until their answers are final, so many times.
 func (w *world) repeat(wishes []wish, times int) {
+	w.Helper()
 	for range times {
 		var all sync.WaitGroup
 		for _, o := range wishes {
-			all.Go(func() { w.insist(o, patience) })
+			all.Go(func() {
+				if a := w.insist(o, patience); !a.final() {
+					w.Errorf("user %d has no final answer within %v: the last one was %d %s", o.user, patience, a.status, a.code)
+				}
+			})
 		}
 		all.Wait()
+		w.living()
+	}
+}
+
+// truthful has everybody ask once more while nothing else happens, one behind the other: the answer must be final, and
+// it must be what both stores say.
+func (w *world) truthful(wishes []wish) {
+	w.Helper()
+	answers := map[string]answer{}
+	for _, o := range wishes {
+		left, err := w.counter.Remaining(w.ctx, o.item)
+		w.must(err)
+		a := w.insist(o, patience)
+		answers[o.key] = a
+		switch {
+		case !a.final():
+			w.Errorf("at rest user %d has no final answer within %v: the last one was %d %s", o.user, patience, a.status, a.code)
+		case a.code == string(fault.Insufficient) && left > 0:
+			w.Errorf("at rest user %d was told that item %d is sold out, and %d units were left", o.user, o.item, left)
+		}
+	}
+	w.living()
+	w.landed()
+	rows, alive := map[string]seckillOrder{}, map[int64]bool{}
+	for _, r := range w.rows() {
+		rows[r.RequestID] = r
+		alive[r.UserID] = alive[r.UserID] || r.Status != closed
+	}
+	for _, o := range wishes {
+		a := answers[o.key]
+		row, there := rows[w.market.requestOf(o)]
+		live := there && row.Status != closed
+		says := fmt.Sprintf("at rest user %d, request %.8s, was answered %d %s order %q", o.user, w.market.requestOf(o), a.status, a.code, a.order)
+		switch {
+		case !a.final() || w.forgot: // of several orders that Redis has told of, SQL has one at most
+		case a.ok() && (!there || row.OrderNo != a.order || row.UserID != o.user || row.ItemID != o.item):
+			w.Errorf("%s; the row: %+v", says, row)
+		case !a.ok() && live:
+			w.Errorf("%s, and the order is live: %+v", says, row)
+		case a.ok(), a.code == string(fault.Insufficient):
+		case a.code == string(fault.Released):
+			if !there {
+				w.Errorf("%s, and there is no row of it", says)
+			}
+		case a.code == string(fault.LimitReached), a.code == string(fault.Duplicate):
+			if !alive[o.user] {
+				w.Errorf("%s, and the user has no live order", says)
+			}
+		default:
+			w.Errorf("%s: not true of a sale that is on", says)
+		}
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/holdfast-go/holdfast/internal/checker"
+	"github.com/holdfast-go/holdfast/internal/fault"
 	"github.com/holdfast-go/holdfast/internal/testserver"
+	"github.com/holdfast-go/holdfast/stock"
 )
 
 // C22: many requests through the whole way, deduct with limit and request record, stream, landing, payment, while
@@ -25,8 +25,8 @@ func TestSoak(t *testing.T) {
 	t.Parallel()
 	s := newSoak(t, int64(*soakFor), seed(t))
 	s.run()
-	s.settle()
 	s.check()
+	s.rare()
 	t.Log(s.summary())
 	if *soakFor >= soakShown {
 		fmt.Println(s.summary())
@@ -36,21 +36,23 @@ func TestSoak(t *testing.T) {
 // soakShown is from how many requests on the summary is printed also without -v.
 const soakShown = 10_000
 
-const (
-	clients   = 96
-	soakUnits = 60 // of each item
-)
+const clients = 96
+
+// troubleMost is how long there may be trouble until each kind of it has happened.
+const troubleMost = 5 * time.Minute
 
 type soak struct {
 	*fleet
 	crowd *crowd
 	chaos *chaos
+	watch *watcher
 	most  int64
 	seed  uint64
+	units int64 // of each item
 
 	began          time.Time
 	took, settling time.Duration
-	sampled        int // keys that were asked for their TTL
+	dead, never    int // dead letters; orders that were closed before they could land
 	findings       []checker.Finding
 	history        []checker.Record
 	checked        time.Duration
@@ -62,12 +64,18 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 		redis: testserver.NewRedis(t, testserver.AppendOnly()),
 		sql:   testserver.NewPostgres(t, testserver.PostgresConfig("shared_buffers", "128MB"), testserver.PostgresConfig("autovacuum", "on")),
 	}
-	items := make([]item, max(4, most/1000))
-	for i := range items {
-		items[i] = item{id: int64(1000 + i), units: soakUnits}
+	short := most < soakShown
+	// More users than units, or nobody would ever hear "sold out"; so few units that it comes while units still come back.
+	items, units := make([]item, max(4, most/1000)), int64(60)
+	if short {
+		items, units = make([]item, 24), 12
 	}
-	w := newWorld(t, setup{Landing: true, Run: true, Hold: 3 * time.Second, Conns: 12}, stands, seed, items...)
-	s := &soak{fleet: &fleet{world: w}, most: most, seed: seed}
+	for i := range items {
+		items[i] = item{id: int64(1000 + i), units: units}
+	}
+	// A long run measures, too: without a lock, which lets an item's buyers in one by one.
+	w := newWorld(t, setup{Landing: true, Run: true, Hold: 3 * time.Second, Conns: 12, Lock: short}, stands, seed, items...)
+	s := &soak{fleet: &fleet{world: w}, most: most, seed: seed, units: units}
 	w.market = newMarket(clients, 10*time.Second)
 	t.Cleanup(w.market.http.CloseIdleConnections)
 	for range 2 {
@@ -75,13 +83,16 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 		w.open()
 		s.shops = append(s.shops, w.shop)
 	}
-	s.crowd = &crowd{m: w.market, addrs: s.addr, users: max(20, most/200), dice: rand.New(rand.NewPCG(seed, 3)), most: most}
+	s.crowd = &crowd{m: w.market, addrs: s.addr, users: max(3*units, most/200), dice: rand.New(rand.NewPCG(seed, 3)), most: most}
 	for _, it := range items {
 		s.crowd.items = append(s.crowd.items, it.id)
 	}
-	s.chaos = &chaos{f: s.fleet, dice: rand.New(rand.NewPCG(seed, 4)), every: 400 * time.Millisecond, counts: map[string]int{}}
-	if most < soakShown {
-		s.chaos.hasten = true
+	s.chaos = &chaos{f: s.fleet, dice: rand.New(rand.NewPCG(seed, 4)), every: 400 * time.Millisecond, within: 200, counts: map[string]int{}}
+	s.watch = newWatcher(w, time.Second, false)
+	if short {
+		s.chaos.hasten, s.chaos.every, s.chaos.within = true, 250*time.Millisecond, 20
+		s.crowd.pace = 350
+		s.watch.every, s.watch.whole = 250*time.Millisecond, true
 	} else if most >= 100_000 {
 		s.chaos.every = time.Second
 	}
@@ -95,20 +106,29 @@ func (s *soak) run() {
 	s.began = time.Now()
 	ctx, over := context.WithCancel(s.ctx)
 	defer over()
-	trouble, quiet := context.WithCancel(ctx)
+	trouble, quiet := context.WithTimeout(ctx, max(troubleMost, time.Duration(s.most)*10*time.Millisecond))
 	defer quiet()
-	s.crowd.asked = quiet
+	s.crowd.asked, s.crowd.more = quiet, func() bool { return !s.chaos.each.Load() && trouble.Err() == nil }
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.crowd.run(ctx, clients)
 	}()
-	go s.sample(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		s.watch.run(ctx)
+	}()
+	defer func() { // it has looked once more when nothing is left to be done
+		over()
+		<-watched
+	}()
 	s.chaos.run(trouble)
 	s.toRedis.Heal(s)
 	s.toSQL.Heal(s)
 	const most = 3 * time.Minute
 	testserver.Eventually(s, most, func() bool {
+		s.living()
 		select {
 		case <-done:
 			return true
@@ -117,38 +137,14 @@ func (s *soak) run() {
 		}
 	}, "every client has a final answer")
 	s.took = time.Since(s.began)
+	s.settle()
 }
 
-// sample looks all the time at keys of Redis: each must have a TTL.
-func (s *soak) sample(ctx context.Context) {
-	for ctx.Err() == nil {
-		pause(time.Second)
-		var keys []*redis.StringCmd
-		_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for range 100 {
-				keys = append(keys, p.RandomKey(ctx))
-			}
-			return nil
-		})
-		if err != nil {
-			continue // it is being restarted
-		}
-		for _, key := range keys {
-			ttl, err := s.rdb.TTL(ctx, key.Val()).Result()
-			if err == nil && ttl == -1 {
-				s.Errorf("invariant 6: no TTL: %s", key.Val())
-			}
-			s.sampled++
-		}
-	}
-}
-
-// again delivers a few orders three times.
-func (f *fleet) again(n int) {
+// again delivers a few orders three times, and tells whether it could.
+func (f *fleet) again(n int) bool {
 	var rows []seckillOrder
-	if err := f.db.Order("random()").Limit(n).Find(&rows).Error; err == nil { // SQL may be away
-		_ = f.deliver(rows) // and Redis too
-	}
+	err := f.db.Order("random()").Limit(n).Find(&rows).Error // SQL may be away
+	return err == nil && len(rows) > 0 && f.deliver(rows) == nil
 }
 
 // settle waits until nothing is under way any more.
@@ -159,7 +155,14 @@ func (s *soak) settle() {
 		s.age()
 	}
 	const most = 3 * time.Minute
-	left := func() int64 { return s.backlog() + s.rdb.ZCard(s.ctx, s.setup.Prefix+"stock:deadlines").Val() }
+	left := func() int64 {
+		s.living()
+		entries, err := s.backlog()
+		s.must(err)
+		holds, err := s.rdb.ZCard(s.ctx, s.setup.Prefix+"stock:deadlines").Result()
+		s.must(err)
+		return entries + holds
+	}
 	settled := func(what string) { // however much is left, it becomes less
 		s.Helper()
 		for n := left(); n > 0; {
@@ -168,6 +171,14 @@ func (s *soak) settle() {
 		}
 	}
 	settled("every order has landed, and every hold has ended")
+	letters, err := s.lander.DeadLetters().List(s.ctx, 1000)
+	s.must(err)
+	for _, letter := range letters {
+		if s.dead++; letter.Fields["order"] != garbled {
+			s.Errorf("a dead letter that nobody garbled: %v: %s", letter.Fields, letter.Error)
+		}
+		s.must(s.lander.DeadLetters().GiveUp(s.ctx, letter.ID))
+	}
 	s.again(1000)
 	settled("what was delivered again changes nothing")
 	s.settling = time.Since(since)
@@ -203,6 +214,7 @@ func (s *soak) check() {
 	s.findings = s.judge()
 	s.history = s.market.history()
 	s.checked = time.Since(since)
+	s.never = s.watch.judge()
 	for i, f := range s.findings {
 		if i == 20 {
 			s.Errorf("and %d more", len(s.findings)-i)
@@ -212,8 +224,39 @@ func (s *soak) check() {
 	}
 	if s.Failed() {
 		for i, c := range s.children {
-			lines := strings.Split(strings.TrimSpace(c.log.String()), "\n")
-			s.Logf("shop %d:\n%s", i+1, strings.Join(lines[max(0, len(lines)-10):], "\n"))
+			s.Logf("shop %d:\n%s", i+1, c.last())
+		}
+	}
+}
+
+// rare checks that all has come to pass that the run is to show: each trouble, and what comes of it.
+func (s *soak) rare() {
+	s.Helper()
+	n := outcomes(s.history)
+	reasons := map[string]int{}
+	for _, r := range s.rows() {
+		switch {
+		case r.CloseReason != nil:
+			reasons[*r.CloseReason]++
+		case r.Status == paid:
+			reasons["paid"]++
+		}
+	}
+	seen := map[string]int{
+		"sold out": n[string(fault.Insufficient)], "limit reached": n[string(fault.LimitReached)], "replayed": n[checker.Replayed],
+		"no answer": n[checker.NoAnswer], "paid": reasons["paid"], "closed by a customer": reasons[string(stock.Operator)],
+		"closed by the sweeper": reasons[string(stock.Unpaid)], "units seen to come back": s.watch.returned, "dead letters": s.dead,
+		"late payments": s.crowd.late["pay of what is closed"],
+	}
+	if s.chaos.hasten {
+		seen[takenOver] = s.chaos.counts[takenOver]
+	}
+	for _, t := range s.chaos.troubles() {
+		seen[t.name] = s.chaos.counts[t.name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		if seen[name] == 0 {
+			s.Errorf("the run has not shown: %s", name)
 		}
 	}
 }
@@ -231,7 +274,7 @@ func (s *soak) summary() string {
 			reasons[*r.CloseReason]++
 		}
 	}
-	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), soakUnits, s.crowd.users, clients, runtime.GOMAXPROCS(0))
+	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), s.units, s.crowd.users, clients, runtime.GOMAXPROCS(0))
 	line("sale %.1fs, settling %.1fs, checking %.1fs", s.took.Seconds(), s.settling.Seconds(), s.checked.Seconds())
 	line("\n%-34s %s", "requests for orders", rate(len(s.history)))
 	n := outcomes(s.history)
@@ -255,6 +298,13 @@ func (s *soak) summary() string {
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
 		line("  %-32s %9d", "closed: "+name, reasons[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(s.crowd.late)) {
+		line("%-34s %9d", name, s.crowd.late[name])
+	}
+	line("%-34s %9d", "units seen to come back", s.watch.returned)
+	line("%-34s %9d", "closed before they had landed", s.never)
+	line("%-34s %9d", "dead letters", s.dead)
+	line("%-34s %9d", "looks at keys' TTLs", s.watch.sampled)
 	line("\nfaults")
 	for _, name := range slices.Sorted(maps.Keys(s.chaos.counts)) {
 		line("  %-32s %9d", name, s.chaos.counts[name])

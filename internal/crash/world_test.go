@@ -50,6 +50,8 @@ type world struct {
 	sqlSrv   *testserver.PostgresServer // a private one, nil otherwise
 	children []*child
 	forgot   bool // Redis has lost what it had acknowledged
+	// A counter was lost or changed by somebody; what Redis knows of requests and orders is whole.
+	miscounted bool
 }
 
 // newWorld makes a shop that is not running yet. Items are on sale, and scripts are loaded.
@@ -80,7 +82,14 @@ func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) 
 	}
 	t.Cleanup(func() {
 		for _, c := range w.children {
+			what := c.fault() // before it is killed
 			c.kill()
+			if what == "" {
+				what = c.fault() // what it has printed last
+			}
+			if what != "" {
+				t.Errorf("%s:\n%s", what, c.last())
+			}
 		}
 		_ = w.pool.Close()
 		w.market.http.CloseIdleConnections()
@@ -134,6 +143,7 @@ func (w *world) warm(item, units int64) {
 // open starts the shop, once more if it is gone.
 func (w *world) open() {
 	w.Helper()
+	w.living()
 	if w.shop != nil && w.shop.alive() {
 		return
 	}
@@ -142,6 +152,16 @@ func (w *world) open() {
 	w.must(err)
 	w.children = append(w.children, w.shop)
 	w.learnScripts()
+}
+
+// living ends the test if a shop has done what none may do: whoever waits for it would wait in vain.
+func (w *world) living() {
+	w.Helper()
+	for _, c := range w.children {
+		if what := c.fault(); what != "" {
+			w.Fatal(what) // the end of the test shows what it has printed
+		}
+	}
 }
 
 // learnScripts notes the SHA-1 of the scripts that the shop has loaded: a script's source ends with its file.
