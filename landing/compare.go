@@ -18,9 +18,9 @@ const (
 	OrdersAbove Class = "orders_above_sql"
 	// RedisBelow: they are less. Units are lost to the sale; with an empty counter it says "sold out" too early.
 	RedisBelow Class = "redis_below_sql"
-	// CounterGone: the sale is on, and its counter is missing (evicted, lost).
+	// CounterGone: the sale is on, and its counter is missing (evicted, lost), or a segment's switch with it.
 	CounterGone Class = "counter_gone"
-	// NotWarmed: Redis knows nothing of an item that Compare was asked about.
+	// NotWarmed: Redis knows nothing of an item that Compare was asked about, or a warm-up was broken off.
 	NotWarmed Class = "not_warmed"
 	// NoStockRow: an item is on sale in Redis, and SQL has no row of it.
 	NoStockRow Class = "no_stock_row"
@@ -79,6 +79,7 @@ type Difference struct {
 
 	action Action
 	person string // why a person must decide about the action, whatever the threshold
+	part   bool   // the key is part of an item that is on sale
 	entry  stock.Entry
 	open   bool // the order waits for payment
 	mark   stock.Mark
@@ -95,6 +96,10 @@ type subject struct {
 func (d *Difference) subject() subject {
 	return subject{d.Class, d.Item, d.Activity, d.User, d.Order, d.Request, d.Key}
 }
+
+// movesUnits tells whether correcting it changes how many units can be sold, or takes an order from its user: then the threshold
+// decides.
+func (d *Difference) movesUnits() bool { return d.part || d.action.movesUnits() }
 
 // sum tells whether the difference comes from adding up an item's units.
 func (d *Difference) sum() bool {
@@ -121,14 +126,11 @@ type Report struct {
 	asked bool // it was made for some items
 }
 
-// sees reports whether such a comparison can find differences of a class: keys belong to no item, and of an item that Redis has
-// lost nobody knows but whoever asks about it.
+// sees reports whether such a comparison can find differences of a class: keys belong to no item.
 func (r *Report) sees(c Class) bool {
 	switch c {
 	case GhostKey, KeyWithoutTTL, Unreadable:
 		return !r.asked
-	case NotWarmed:
-		return r.asked
 	}
 	return true
 }

@@ -101,8 +101,14 @@ func (j *judging) judgeItem(it *stock.SurveyedItem, held int64) {
 		j.add(Difference{Class: NoStockRow, Item: it.Item, Redis: it.Left + it.Moving + held})
 		return
 	}
-	if it.Unsettled || !it.Gone && slices.Contains(it.Segments, -1) {
-		return // or the sale is over, and the counter has gone with it
+	if it.Unsettled {
+		return
+	}
+	if !it.Gone && slices.Contains(it.Segments, -1) { // or the sale is over, and the counter has gone with it
+		if j.At.Before(it.Ends) {
+			j.add(Difference{Class: NotWarmed, Item: it.Item, SQL: has, Detail: "some of its segments: the warm-up was broken off, repeat it"})
+		}
+		return
 	}
 	d := Difference{Item: it.Item, Redis: it.Left + it.Moving + held, SQL: has, Steps: it.Steps, item: it}
 	apart := d.Redis - has
@@ -318,7 +324,9 @@ func (j *judging) judgeKeys() {
 	}
 	for _, s := range j.Strays {
 		d := Difference{Class: GhostKey, Item: s.Item, Key: s.Key, action: ActionRemove}
-		if _, known := j.stock[s.Item]; known {
+		if d.part = j.items[s.Item] != nil; d.part {
+			d.Detail = "the switch of a segment is lost: its counter makes room for one that is restored"
+		} else if _, known := j.stock[s.Item]; known {
 			d.person = "SQL has this item, and its sale's switch may be lost: if it is on, remove the counter, warm up, compare again"
 		}
 		j.add(d)

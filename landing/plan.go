@@ -35,10 +35,11 @@ const (
 	ActionExpire Action = "expire"
 )
 
-// order is in which order corrections are made: what an item's sum depends on first, and its opening last.
+// order is in which order corrections are made: first a counter that has gone, without which nothing can be given back or
+// remembered, then what an item's sum depends on, and its opening last.
 func (a Action) order() int {
 	return slices.Index([]Action{
-		ActionRemove, ActionExpire, ActionUnmark, ActionRemember, ActionRelease, ActionClose, ActionWithdraw, ActionRestock, ActionRestore,
+		ActionRemove, ActionExpire, ActionRestore, ActionUnmark, ActionRemember, ActionRelease, ActionClose, ActionWithdraw, ActionRestock,
 		ActionThaw,
 	}, a)
 }
@@ -119,7 +120,7 @@ func (r *Reconciler) Plan(rep *Report) *Plan {
 	}
 	for i := range rep.Differences {
 		d := &rep.Differences[i]
-		if d.action.movesUnits() || d.sum() {
+		if d.movesUnits() || d.sum() {
 			units[d.Item] += d.Units
 		}
 		differs[d.Item] = differs[d.Item] || d.stays()
@@ -131,9 +132,9 @@ func (r *Reconciler) Plan(rep *Report) *Plan {
 			c.Why = "there is no correction for it"
 		case d.person != "":
 			c.Why = d.person
-		case d.action.movesUnits() && units[d.Item] > threshold:
+		case d.movesUnits() && units[d.Item] > threshold:
 			c.Why = fmt.Sprintf("%d units of this item, the threshold is %d", units[d.Item], threshold)
-		case d.action.movesUnits() && threshold == 0:
+		case d.movesUnits() && threshold == 0:
 			c.Why = "the threshold is 0"
 		case d.action == ActionThaw && differs[d.Item]:
 			c.Why = "another difference of this item stays"
@@ -151,7 +152,7 @@ func (r *Reconciler) Plan(rep *Report) *Plan {
 
 // stays reports whether an item's sum differs still when the correction is made, if there is one: then it must not be opened.
 func (d *Difference) stays() bool {
-	return d.Class == NoStockRow || d.sum() && d.action == ""
+	return d.Class == NoStockRow || d.Class == NotWarmed || d.sum() && d.action == ""
 }
 
 // Write writes the plan as JSON, indented for whoever reviews it.

@@ -242,7 +242,7 @@ func (r *Reconciler) correct(ctx context.Context, p *Plan, c *Correction, d *Dif
 	case ActionExpire:
 		_, err = shop.Expire(ctx, d.Key, d.ends)
 	}
-	if errors.Is(err, stock.ErrStale) || errors.Is(err, stock.ErrMismatch) && c.Action.order() >= ActionWithdraw.order() {
+	if errors.Is(err, stock.ErrStale) || errors.Is(err, stock.ErrMismatch) && (c.sum() || c.Action == ActionThaw) {
 		return &Error{sentinel: ErrStale, reason: "somebody else has made a step on the item meanwhile: compare and plan anew", cause: err}
 	}
 	return err
