@@ -288,6 +288,11 @@ func (r *Redis) quota(k key, v *raw) bool {
 func (r *Redis) marker(k key, v *raw) bool {
 	ok := v.kind == "hash"
 	for order, text := range v.fields {
+		if order == "" { // the highest number that an order has had
+			_, fine := number(text)
+			ok = ok && fine
+			continue
+		}
 		units, _, _ := strings.Cut(text, ":")
 		n, fine := number(units)
 		ok = ok && fine
