@@ -281,3 +281,27 @@ func TestAnEntryOfAClosedOrderHoldsNothing(t *testing.T) {
 		})
 	}
 }
+
+// A segment whose switch alone is lost has a counter that nothing can be bought from. It makes room for the one that is made
+// again with what SQL has left; both within the threshold, or both by a person.
+func TestASegmentWithoutItsSwitchIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	b, counters, _ := newSegments(t, onSQLite)
+	for i := range counters {
+		b.do("DEL", counters[i]+":ctl")
+		rep := b.compare()
+		b.finds(rep, CounterGone, GhostKey)
+		b.r.e.cfg.threshold = rep.Differences[0].Units - 1
+		for _, c := range b.r.Plan(rep).Corrections {
+			if c.Approved {
+				t.Errorf("approved above the threshold: %+v", c)
+			}
+		}
+		b.r.e.cfg.threshold = rep.Differences[0].Units
+		if got := b.apply(b.reviewed(rep)); got.Count(ResultApplied) != 2 {
+			t.Errorf("applied %+v", got)
+		}
+		b.finds(b.compare())
+		b.wantOf(7, 32, 32, 0)
+	}
+}
