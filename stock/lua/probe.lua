@@ -67,6 +67,6 @@ else
 end
 if stream then
     see('XLEN', redis.pcall('XLEN', KEYS[1]))
-    see('XADD', redis.pcall('XADD', KEYS[1], 'no id', 'a field', 'its value'))
+    see('XADD', redis.pcall('XADD', KEYS[1], '*', 'a field', 'its value', 'no value'))
 end
 return reply
