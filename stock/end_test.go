@@ -179,6 +179,30 @@ func TestParts(t *testing.T) {
 	})
 }
 
+// 3.4 step 2: a repeat of an operation hears the whole stored answer, also that the counter was gone.
+func TestRepeatHearsThatTheCounterWasGone(t *testing.T) {
+	eachProof(t, func(t *testing.T, e *env, c *Counter) {
+		e.warm(c, Sale{Units: 9})
+		o := e.order(1)
+		o.Units = 3
+		res := e.deduct(c, o)
+		e.del("stock:item:1001")
+		gone := Ended{Outcome: OutcomeReleased, Units: 1, CounterGone: true}
+		release := func(op string) (Ended, error) {
+			return c.Release(t.Context(), res.Order, Failed, Of(o), Units(1), Operation(op))
+		}
+		e.ended(release("r1"))(gone)
+		if _, err := c.Restore(t.Context(), 1001, 6, "back", "me"); err != nil {
+			t.Fatal(err)
+		}
+		e.ended(release("r2"))(Ended{Outcome: OutcomeReleased, Units: 1})
+		e.unchanged("the repeats", func() {
+			e.ended(release("r1"))(gone)
+			e.ended(release("r2"))(Ended{Outcome: OutcomeReleased, Units: 1})
+		})
+	})
+}
+
 // F076: two confirmations of one hold at once, together more than it has: one is refused.
 func TestTwoPartsAtOnceNeverExceedTheHold(t *testing.T) {
 	eachProof(t, func(t *testing.T, e *env, c *Counter) {

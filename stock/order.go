@@ -24,8 +24,8 @@ const (
 // is fine.
 type Order struct {
 	// ID is the order's id, at most 128 bytes, or 125 with several lines; the library makes one when it is empty. One order
-	// id is one hold for ever: under another request id it is refused with ErrMismatch. In partitions, whoever ends an order
-	// with an id of his own needs Of.
+	// id is one hold for ever: under another request id it is refused with ErrMismatch. Only a quota without WithHold keeps
+	// nothing under the order's id, and takes units again. In partitions, whoever ends an order with an id of his own needs Of.
 	ID string
 	// RequestID is the id that the client keeps for all retries of this order, at most 128 bytes, or 125 with several lines.
 	// Empty, it comes from the context, where middleware puts it (guard.Dedup, guard.RequestID); without either the order is
@@ -63,7 +63,8 @@ type Result struct {
 	// Order is the order's id: the one given, or the one that the library made. A replay has that of the first time.
 	Order string
 	// Nth says which of the user's allowed orders it is, from 1: the smallest number that no other live order of the
-	// user has under this limit. It is 1 while the limit is 1. In a unique index it lets SQL enforce the limit too.
+	// user has under this limit. It is 1 while the limit is 1. In a unique index it lets SQL enforce the limit too. Without a
+	// limit, a user with more than a few live orders gets a number above all of theirs instead.
 	// With several lines see Lines.
 	Nth int
 	// Replayed is true if this request had been done before: nothing was taken now, and the rest is what the first

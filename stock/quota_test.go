@@ -178,3 +178,28 @@ func TestQuotaHasNoActivitiesAndLimits(t *testing.T) {
 	}
 	e.refused(c, Order{Item: 1, Activity: 2, Units: 1, RequestID: "r"}, ErrInvalid)
 }
+
+// One order id is one hold where something is kept under it. A quota without a hold has only the request's record, so there it is
+// the request id alone that stops a second time.
+func TestOrderIDOfAQuota(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		for name, held := range map[string]bool{"plain": false, "held": true} {
+			q := e.quota()
+			if held {
+				q = e.quota(WithHold(time.Minute))
+			}
+			e.warm(q, Sale{Item: name, Units: 100})
+			o := Order{ID: "A1" + name, Item: name, Units: 10, RequestID: e.id()}
+			e.deduct(q, o)
+			if again := e.deduct(q, o); !again.Replayed {
+				t.Errorf("%s: the repeat gave %+v", name, again)
+			}
+			o.RequestID = e.id()
+			if held {
+				e.refused(q, o, ErrMismatch)
+			} else if res := e.deduct(q, o); res.Left != 80 {
+				t.Errorf("%s: another request gave %+v, want 80 left", name, res)
+			}
+		}
+	})
+}

@@ -78,11 +78,11 @@ local function judge(proof, way)
         return nil, {-10, 'argument', 'units'}
     end
     if proof.op then
-        local how, units = string.match(proof.op, '^(%l+) (%d+)$')
+        local how, units, gone = string.match(proof.op, '^(%l+) (%d+) ?(1?)$')
         if how ~= way or asked and asked ~= int(units) then
             return nil, {-5, 0}
         end
-        return nil, {1, int(units), 0, proof.trace}
+        return nil, {1, int(units), gone == '1' and 1 or 0, proof.trace}
     end
     local open = proof.units - proof.confirmed - proof.released
     if open == 0 then
@@ -97,12 +97,12 @@ local function judge(proof, way)
     return asked or open
 end
 
--- finish writes that units have ended one way. p and proof are what find has returned.
-local function finish(p, proof, way, units)
+-- finish writes that units have ended one way; gone is 1 if the counter was gone. p and proof are what find has returned.
+local function finish(p, proof, way, units, gone)
     proof[way] = proof[way] + units
     redis.call('HSET', KEYS[p], way, digits(proof[way]))
     if ARGV[5] ~= '' then
-        redis.call('HSET', KEYS[p], 'op:' .. ARGV[5], way .. ' ' .. digits(units))
+        redis.call('HSET', KEYS[p], 'op:' .. ARGV[5], way .. ' ' .. digits(units) .. (gone == 1 and ' 1' or ''))
     end
     if proof.confirmed + proof.released == proof.units then
         redis.call('ZREM', KEYS[3], ARGV[1])

@@ -83,5 +83,5 @@ if marked and marked > asked then
 elseif marked then
     redis.call('HDEL', KEYS[marker], ARGV[1])
 end
-finish(p, proof, 'released', asked)
+finish(p, proof, 'released', asked, gone)
 return {1, asked, gone, proof.trace}
