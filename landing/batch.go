@@ -21,16 +21,15 @@ func (l *lane) land(ctx, work context.Context, ms []*message) {
 		if !sleep(ctx, jitter(wait)) {
 			return
 		}
-		if tries, err := l.tried(work, 0, ms...); err == nil {
-			left := ms[:0:0]
-			for i, m := range ms {
-				if tries[i] > 0 && l.later[m.id] == nil {
-					left = append(left, m)
-				}
+		tries, err := l.tried(work, 0, ms...)
+		left := ms[:0:0]
+		for i, m := range ms {
+			if l.later[m.id] == nil && (err != nil || tries[i] > 0) {
+				left = append(left, m)
 			}
-			if ms = left; len(ms) == 0 {
-				return // another worker has landed them, or they are put off
-			}
+		}
+		if ms = left; len(ms) == 0 {
+			return // they have landed, by another worker too, or are put off
 		}
 	}
 }

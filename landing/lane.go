@@ -181,6 +181,9 @@ func (l *lane) again(ctx, work context.Context) {
 	var due []*message
 	now := time.Now()
 	for _, m := range l.later {
+		if k := l.locked[m.entry.Item]; k != nil && k.until.After(now) {
+			continue // another one of its item has asked meanwhile
+		}
 		if !m.due.After(now) {
 			due = append(due, m)
 		}

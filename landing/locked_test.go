@@ -2,6 +2,7 @@ package landing
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,4 +170,44 @@ func TestLockWaitOfTheDatabase(t *testing.T) {
 			s.want(2, 2, 0)
 		})
 	}
+}
+
+// However many orders of a locked item wait, one of them asks whether it is free, and then all wait for the next time.
+func TestLockedItemIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, onPostgres, withStream())
+	const buyers = 2*mostBatch + 10
+	s.sell(5, buyers, stock.Limit{})
+	for user := int64(1); user <= buyers; user++ {
+		s.order(stock.Order{Item: 5, User: user, Units: 1})
+	}
+	var made atomic.Int64
+	counting := s.newLanderOf(func(e stock.Entry) seckillOrder {
+		made.Add(1)
+		return rowOf(e)
+	})
+	counting.pace.transact, counting.pace.retryFirst, counting.pace.claimAfter = 2*time.Second, time.Minute, time.Hour
+	l := newLane(counting.engine, s.counter.Streams()[0], "one")
+	l.locked["5"] = &lock{}
+	unlock := s.keepLocked(5)
+	for n := 0; n < buyers; {
+		ms := s.takeAll(l)
+		l.handle(t.Context(), t.Context(), ms)
+		n += len(ms)
+	}
+	for range 5 {
+		l.again(t.Context(), t.Context())
+	}
+	if n := made.Load(); n != 1 || len(l.later) != buyers {
+		t.Errorf("asked %d times, and %d wait", n, len(l.later))
+	}
+	unlock()
+	l.locked["5"].until = time.Time{}
+	for _, m := range l.later {
+		m.due = time.Time{}
+	}
+	for len(l.later) > 0 {
+		l.again(t.Context(), t.Context())
+	}
+	s.wantOf(5, 0, 0, 0)
 }

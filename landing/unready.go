@@ -8,8 +8,8 @@ import (
 )
 
 // unready reports whether a database refuses a statement for what it is and not for what is in it: a table, a column or a right
-// is missing, as in the middle of a migration, or its disk is full. No driver is imported: PostgreSQL is known by the method SQLState, MySQL by the
-// field Number, SQLite by its text.
+// is missing, as in the middle of a migration, or its disk is full. No driver is imported: PostgreSQL is known by the method
+// SQLState, MySQL by the field Number, SQLite by its text.
 func unready(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {
