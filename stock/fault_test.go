@@ -124,6 +124,9 @@ func operations() []operation {
 		{"release what SQL refused", 0, then(sale(Sale{Units: 9}), deduct(order)), func(f *faulty, c *Counter) (any, error) {
 			return units(c.Release(f.Context(), "o", Insufficient))
 		}},
+		{"release what SQL refused of segments", 4, then(sale(Sale{Units: 9, Segments: 3}), deduct(order)), func(f *faulty, c *Counter) (any, error) {
+			return units(c.Release(f.Context(), "o", Insufficient, Of(order)))
+		}},
 		{"restock", 0, sale(Sale{Units: 9}), func(f *faulty, c *Counter) (any, error) { return c.Adjust(f.Context(), 1001, 5, "op", "me") }},
 		{"withdraw", 4, sale(Sale{Units: 9, Segments: 3}), func(f *faulty, c *Counter) (any, error) { return c.Adjust(f.Context(), 1001, -8, "op", "me") }},
 		{"pause", 4, sale(Sale{Units: 9, Segments: 3}), func(f *faulty, c *Counter) (any, error) { return nil, c.Pause(f.Context(), 1001) }},
