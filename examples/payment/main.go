@@ -96,7 +96,7 @@ func (s *shop) sell(ctx context.Context, out io.Writer) error {
 }
 
 // judge compares what is left with what was offered, and lets the nightly job say the same.
-func (s *shop) judge(ctx context.Context, out io.Writer) error {
+func (s *shop) judge(ctx context.Context, out io.Writer) (err error) {
 	var must stores.Check
 	fmt.Fprintln(out)
 	for item, units := range offered {
@@ -116,7 +116,7 @@ func (s *shop) judge(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	plan := filepath.Join(dir, "plan.json")
 	if err := s.nightly(ctx, plan); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // story is what some customers do. Each step is printed, and checked.
 type story struct {
 	stores.Check
-	ctx  context.Context //nolint:containedctx // of the one run that it tells of
+	ctx  context.Context // of the one run that it tells of
 	base string
 	http *http.Client
 	out  io.Writer
