@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -89,4 +90,33 @@ func TestAStepEndsWhatWasSeenBefore(t *testing.T) {
 			t.Errorf("%s: another look is needed %t, %+v", name, open, rep)
 		}
 	}
+}
+
+// O05: an operator's pause lasts until he resumes the sale. That SQL has refused a unit meanwhile, and a plan has thawed the
+// item, does not put it on sale again.
+func TestAThawLeavesAPause(t *testing.T) {
+	onEach(t, func(t *testing.T, dialect string) {
+		b := newBooks(t, dialect, []stock.Option{stock.WithHold(time.Hour), stock.WithStream()})
+		b.sql("UPDATE item_stock SET stock = 0 WHERE item_id = 1001")
+		b.buy(1)
+		if err := b.counter.Pause(t.Context(), 1001); err != nil {
+			t.Fatal(err)
+		}
+		b.work()
+		rep := b.compare()
+		b.finds(rep, RedisAbove, Withheld)
+		b.apply(b.reviewed(rep))
+		b.finds(b.compare())
+		b.want(0, 0, 0)
+		if s, err := b.counter.Status(t.Context(), 1001); err != nil || s.State != "paused" {
+			t.Errorf("after the thaw %+v, %v; want it paused", s, err)
+		}
+		if err := b.counter.Resume(t.Context(), 1001); err != nil {
+			t.Error(err)
+		}
+		_, err := b.counter.Deduct(t.Context(), stock.Order{Item: 1001, Activity: 1, User: 2, Units: 1, RequestID: "late"})
+		if !errors.Is(err, stock.ErrInsufficient) {
+			t.Errorf("a buyer after Resume hears %v", err)
+		}
+	})
 }

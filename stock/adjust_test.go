@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -75,6 +76,78 @@ func TestPauseAndResume(t *testing.T) {
 			}
 		}
 		e.deduct(c, e.order(2))
+	})
+}
+
+// O05: Pause promises until Resume. A freeze and a thaw in between do not end it, in whatever order they come, and after Resume
+// a thaw opens again.
+func TestPauseLastsUntilResume(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *env) {
+		c := e.counter(WithHold(time.Minute))
+		segments := 1
+		if e.parts > 0 {
+			segments = 4
+		}
+		e.warm(c, Sale{Units: 40, Segments: segments})
+		pause := func() {
+			t.Helper()
+			if err := c.Pause(t.Context(), 1001); err != nil {
+				t.Error(err)
+			}
+		}
+		freeze := func(res Result) {
+			t.Helper()
+			e.ended(c.Release(t.Context(), res.Order, Insufficient))(Ended{Outcome: OutcomeReleased, Units: 1})
+		}
+		thaw := func(operation string) {
+			t.Helper()
+			for range 2 {
+				if units, err := c.Thaw(t.Context(), 1001, operation, "ops"); err != nil || units != 1 {
+					t.Errorf("Thaw = %d, %v; want 1", units, err)
+				}
+			}
+		}
+		shut := func(what, state string) {
+			t.Helper()
+			for i := range 2 * segments {
+				e.refused(c, e.order(fmt.Sprint(what, i)), ErrPaused)
+			}
+			if s, err := c.Status(t.Context(), 1001); err != nil || s.State != state {
+				t.Errorf("%s: %+v, %v; want it %s", what, s, err, state)
+			}
+		}
+		resume := func() {
+			t.Helper()
+			if err := c.Resume(t.Context(), 1001); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open := func(what string) {
+			t.Helper()
+			for i := range 2 * segments {
+				e.deduct(c, e.order(fmt.Sprint(what, i)))
+			}
+		}
+		first, second, third := e.deduct(c, e.order(1)), e.deduct(c, e.order(2)), e.deduct(c, e.order(3))
+		pause()
+		freeze(first)
+		shut("paused, then frozen", "frozen")
+		thaw("a")
+		shut("thawed", "paused")
+		resume()
+		open("resumed")
+
+		freeze(second)
+		pause()
+		e.unchanged("Resume of what is frozen", func() { e.wants(c.Resume(t.Context(), 1001), ErrPaused, "Resume of what is frozen") })
+		thaw("b")
+		shut("paused while it was frozen", "paused")
+		resume()
+		open("resumed again")
+
+		freeze(third)
+		thaw("c")
+		open("thawed after a pause that has ended")
 	})
 }
 

@@ -100,9 +100,7 @@ func (c *Counter) Status(ctx context.Context, item ID) (Status, error) {
 		s.Restocked += v.restocked
 		s.Withdrawn += v.withdrawn
 		s.Withheld += v.short
-		if s.State == "" || s.State == stateOpen {
-			s.State = v.state
-		}
+		s.State = closer(s.State, v.state)
 		return nil
 	})
 	if err != nil {

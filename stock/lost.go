@@ -59,7 +59,7 @@ func (m *model) learn(name, value string) error {
 		*number = max(*number, n)
 	case name == "state":
 		m.state = closer(m.state, value)
-	case strings.HasPrefix(name, "act:"), name == "anew":
+	case strings.HasPrefix(name, "act:"), name == "anew", name == "paused":
 		m.fields[name] = value
 	}
 	return nil

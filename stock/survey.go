@@ -280,9 +280,7 @@ func (it *SurveyedItem) add(part int, a answer) error {
 			it.Limits[activity] = limit
 		}
 	}
-	if it.State == "" || it.State == stateOpen {
-		it.State = sw.state
-	}
+	it.State = closer(it.State, sw.state)
 	it.switches[part] = sw
 	it.Steps += sw.steps
 	it.Moving += sw.moving

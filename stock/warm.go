@@ -59,7 +59,8 @@ func (c *Counter) Warm(ctx context.Context, s Sale, opts ...WarmOption) (Warmed,
 	if c.keys.quota {
 		parts = 1
 	}
-	whole := int64(0) // units of all segments, once they are there: then one that is missing is lost
+	// Units of all segments, once they are there: then one that is missing is lost.
+	whole := int64(0)
 	if parts > 1 { // one that refuses must not leave the others changed
 		seen, err := c.warmEach(ctx, r, p, parts, &w, false, 0)
 		if err != nil {

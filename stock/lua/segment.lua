@@ -3,7 +3,7 @@
 -- KEYS  1 switch    2 counter
 -- ARGV  1 units    2 operation id    3 operator    4 state of the sale    5 layout of the item    6 end    7 units that this
 --       segment was warmed up with    8 units that the whole item was    9 channel to tell, and 10 the item, that there are
---       units again    then names and values of the switch's other fields: activities, anew
+--       units again    then names and values of the switch's other fields: activities, anew, paused
 --
 -- Returns {1, left}: done now, or by an earlier call with this operation id. {-1} the sale is over. {-3, left or 0} there is a
 -- switch. {-4} there is a counter. {-5} the operation id belongs to something else. {-10, 'argument' or 'stored', what}.
@@ -22,7 +22,7 @@ if ARGV[2] == '' then
 end
 for i = 11, #ARGV, 2 do
     local activity = string.sub(ARGV[i], 1, 4) == 'act:' and string.find(ARGV[i + 1], '^%d+ %d+ %d+ %d+ %d %d+$')
-    if not activity and not (ARGV[i] == 'anew' and int(ARGV[i + 1])) then
+    if not activity and not ((ARGV[i] == 'anew' or ARGV[i] == 'paused') and int(ARGV[i + 1])) then
         return {-10, 'argument', 'field'}
     end
 end

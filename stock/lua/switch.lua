@@ -1,4 +1,5 @@
--- Turns an item's sale on and off.
+-- Turns an item's sale on and off. A pause is remembered in a field of its own: it lasts until it is resumed, whatever is
+-- frozen and thawed meanwhile.
 --
 -- KEYS  1 switch
 -- ARGV  1 pause, resume, freeze or thaw    of a thaw: 2 operation id    3 operator    4 state and units withheld as they must
@@ -14,7 +15,7 @@ local states = {pause = 'paused', resume = 'open', freeze = 'frozen'}
 if #KEYS ~= 1 or #ARGV ~= 4 or not states[action] and (action ~= 'thaw' or ARGV[2] == '') then
     return {-10, 'argument', 'action'}
 end
-local switch = redis.pcall('HMGET', KEYS[1], 'state', 'withheld', 'withdrawn', op)
+local switch = redis.pcall('HMGET', KEYS[1], 'state', 'withheld', 'withdrawn', op, 'paused')
 if broken(switch) then
     return {-10, 'stored', 'switch'}
 end
@@ -36,12 +37,23 @@ if action == 'thaw' then
     if ARGV[4] ~= '' and ARGV[4] ~= state .. ' ' .. switch[2] then
         return {-5, 1}
     end
-    redis.call('HSET', KEYS[1], 'state', state == 'frozen' and 'open' or state, 'withheld', '0',
+    if state == 'frozen' then
+        state = switch[5] and 'paused' or 'open'
+    end
+    redis.call('HSET', KEYS[1], 'state', state, 'withheld', '0',
         'withdrawn', digits(withdrawn + withheld), op, 'thaw ' .. digits(withheld) .. ' ' .. digits(clock()) .. ' ' .. ARGV[3])
-    return {1, state == 'frozen' and 'open' or state, digits(withheld)}
+    return {1, state, digits(withheld)}
 end
-if state == 'frozen' then
-    return {action == 'resume' and 0 or 1, state, '0'}
+if state == 'frozen' and action == 'resume' then
+    return {0, state, '0'}
 end
-redis.call('HSET', KEYS[1], 'state', states[action])
-return {1, states[action], '0'}
+if action == 'pause' then
+    redis.call('HSET', KEYS[1], 'paused', '1')
+elseif action == 'resume' then
+    redis.call('HDEL', KEYS[1], 'paused')
+end
+if state ~= 'frozen' then
+    state = states[action]
+    redis.call('HSET', KEYS[1], 'state', state)
+end
+return {1, state, '0'}
