@@ -96,7 +96,7 @@ func (c *Counter) remake(ctx context.Context, item string, p place, lost int, un
 }
 
 // search looks in every partition for the place of an item whose home does not know it any more. usual is where it lies if
-// no other does.
+// none does.
 func (c *Counter) search(ctx context.Context, item string, usual place) (place, error) {
 	home, err := c.look(ctx, c.home(item), item, 1)
 	if err != nil || home.layout != "" {
@@ -107,7 +107,7 @@ func (c *Counter) search(ctx context.Context, item string, usual place) (place, 
 		if err != nil {
 			return place{}, err
 		}
-		if segments, at, ok := parseLayout(v.layout); ok && segments > 1 {
+		if segments, at, ok := parseLayout(v.layout); ok {
 			p := place{segments: segments, at: at}
 			c.places.store(item, "", p)
 			return p, nil
