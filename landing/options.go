@@ -44,7 +44,8 @@ type Status struct {
 }
 
 // Columns names the columns of the order model whose names are not the usual ones, in the database's names. Fields that are
-// left empty keep their defaults. Only Order is required; Item is too for Close.
+// left empty keep their defaults. Only Order is required; Item is too for Close; for a [Reconciler] Item and User are, and Activity
+// and Variant where the sales have activities, or limits that count over variants.
 type Columns struct {
 	// Order is the order number: stock.Result.Order. Default "order_no".
 	Order string
