@@ -127,7 +127,7 @@ func (c *Counter) warmOne(ctx context.Context, r *sale, p place, part int, units
 		got.Added, err = a.number(2)
 		return got, err
 	case 2:
-		return warmedUp{}, misuse("more units were warmed before: take some off with Adjust")
+		return warmedUp{}, misuse("more units were warmed before: Sale.Units is the sale's total and not what is left, so repeat the first number; only to sell fewer in all use Adjust")
 	case 3:
 		return warmedUp{}, fail(ErrStray, "look at it, then warm up with TakeOver()")
 	case 4:

@@ -278,6 +278,18 @@ func TestItemIsSoldAgainTheNextDay(t *testing.T) {
 		e.warm(c, Sale{Activity: "wednesday", Units: 4})
 		e.refused(c, Order{Item: 1001, Activity: "wednesday", User: 1, Units: 1, RequestID: e.id()}, ErrPaused)
 		e.everyKeyExpires()
+
+		// Frozen was only the earlier sale, of which SQL had less than Redis.
+		if err := c.Resume(t.Context(), 1001); err != nil {
+			t.Fatal(err)
+		}
+		short := e.deduct(c, Order{Item: 1001, Activity: "wednesday", User: 1, Units: 1, RequestID: "short"})
+		if _, err := c.Release(t.Context(), short.Order, Insufficient, Of(Order{Item: 1001, Activity: "wednesday", User: 1, Units: 1, RequestID: "short"})); err != nil {
+			t.Fatal(err)
+		}
+		e.over(c, "1001", time.Hour, "wednesday")
+		e.warm(c, Sale{Activity: "thursday", Units: 4})
+		e.deduct(c, Order{Item: 1001, Activity: "thursday", User: 1, Units: 1, RequestID: e.id()})
 	})
 }
 

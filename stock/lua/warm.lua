@@ -40,7 +40,7 @@ for s = 2, #KEYS do
 end
 local left = counted(2, shards)
 local switch = redis.pcall('HMGET', KEYS[1], 'state', 'warmed', 'restocked', 'withdrawn', 'withheld', 'moving', 'returns', 'end',
-    'layout', ARGV[2], 'whole')
+    'layout', ARGV[2], 'whole', 'paused')
 local old = not broken(switch) and switch[1]
 local takeover = not old and foreign and ARGV[8] == '1'
 if not old and foreign and not takeover then
@@ -108,7 +108,10 @@ latest = math.max(latest or 0, ends)
 if anew then
     left = 0
     -- A unit still on its way between segments belongs to the earlier sale: see move_give.lua.
-    redis.call('HSET', KEYS[1], 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0', 'returns', digits(returns + 1),
+    if old == 'frozen' then -- by the earlier sale, whose units are gone
+        old = switch[12] and 'paused' or 'open'
+    end
+    redis.call('HSET', KEYS[1], 'state', old, 'warmed', ARGV[1], 'restocked', '0', 'withdrawn', '0', 'withheld', '0', 'returns', digits(returns + 1),
         'end', digits(latest), 'anew', digits(now), 'whole', '0', ARGV[2], act)
     make(2, shards, units)
     if units > 0 then
