@@ -44,7 +44,8 @@ const (
 	// ItemInActivity counts per user, item and activity.
 	ItemInActivity Scope = iota
 	// Activity counts per user and activity, over all its items. In partitions it puts all of them into one, unless
-	// each has as many segments as there are partitions.
+	// each has as many segments as there are partitions. Give its items one end: what a user had of an item is remembered
+	// until a day after that item's own.
 	Activity
 	// Variant counts per user, item, variant and activity.
 	Variant
