@@ -24,6 +24,10 @@ func newProxiedShop(t *testing.T, opts ...Option) (*shop, *faultproxy.Proxy) {
 	s := &shop{T: t, srv: srv, dialect: onSQLite, log: &buffer{}, prefix: srv.Prefix(t)}
 	s.rdb = srv.Client(t, func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr(), time.Minute })
 	s.open(withHold(), opts)
+	of := s.lander.scripts
+	if err := s.lander.rdb.Preload(of.take, of.tried, of.bury, of.leave); err != nil { // else a reply that is lost says only that it is not loaded
+		t.Fatal(err)
+	}
 	return s, proxy
 }
 
