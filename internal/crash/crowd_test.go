@@ -78,7 +78,7 @@ func (c *crowd) next() (j job, wait time.Duration, over bool) {
 	}
 	if c.wants() {
 		if c.pace > 0 && float64(c.made) > c.pace*now.Sub(c.began).Seconds() {
-			return job{}, 10 * time.Millisecond, false
+			return job{}, 50 * time.Millisecond, false
 		}
 		c.busy++
 		c.made++

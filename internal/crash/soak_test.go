@@ -36,19 +36,21 @@ func TestSoak(t *testing.T) {
 // soakShown is from how many requests on the summary is printed also without -v.
 const soakShown = 10_000
 
-const clients = 96
+// clients is how many ask at once; in a short run, which is one test of many, fewer do.
+const clients, fewClients = 96, 32
 
 // troubleMost is how long there may be trouble until each kind of it has happened.
 const troubleMost = 5 * time.Minute
 
 type soak struct {
 	*fleet
-	crowd *crowd
-	chaos *chaos
-	watch *watcher
-	most  int64
-	seed  uint64
-	units int64 // of each item
+	crowd   *crowd
+	chaos   *chaos
+	watch   *watcher
+	most    int64
+	seed    uint64
+	units   int64 // of each item
+	clients int
 
 	began          time.Time
 	took, settling time.Duration
@@ -75,7 +77,7 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 	}
 	// A long run measures, too: without a lock, which lets an item's buyers in one by one.
 	w := newWorld(t, setup{Landing: true, Run: true, Hold: 3 * time.Second, Conns: 12, Lock: short}, stands, seed, items...)
-	s := &soak{fleet: &fleet{world: w}, most: most, seed: seed, units: units}
+	s := &soak{fleet: &fleet{world: w}, most: most, seed: seed, units: units, clients: clients}
 	w.market = newMarket(clients, 10*time.Second)
 	t.Cleanup(w.market.http.CloseIdleConnections)
 	for range 2 {
@@ -91,7 +93,7 @@ func newSoak(t testing.TB, most int64, seed uint64) *soak {
 	s.watch = newWatcher(w, time.Second, false)
 	if short {
 		s.chaos.hasten, s.chaos.every, s.chaos.within = true, 250*time.Millisecond, 20
-		s.crowd.pace = 350
+		s.crowd.pace, s.clients = 200, fewClients
 		s.watch.every, s.watch.whole = 250*time.Millisecond, true
 	} else if most >= 100_000 {
 		s.chaos.every = time.Second
@@ -112,7 +114,7 @@ func (s *soak) run() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.crowd.run(ctx, clients)
+		s.crowd.run(ctx, s.clients)
 	}()
 	watched := make(chan struct{})
 	go func() {
@@ -274,7 +276,7 @@ func (s *soak) summary() string {
 			reasons[*r.CloseReason]++
 		}
 	}
-	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), s.units, s.crowd.users, clients, runtime.GOMAXPROCS(0))
+	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), s.units, s.crowd.users, s.clients, runtime.GOMAXPROCS(0))
 	line("sale %.1fs, settling %.1fs, checking %.1fs", s.took.Seconds(), s.settling.Seconds(), s.checked.Seconds())
 	line("\n%-34s %s", "requests for orders", rate(len(s.history)))
 	n := outcomes(s.history)
