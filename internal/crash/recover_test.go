@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -231,13 +232,28 @@ func (w *world) reconciled() {
 			return
 		}
 		for _, d := range found {
-			w.Logf("reconciled: %s item %s order %s units %d", d.Class, d.Item, d.Order, d.Units)
+			says := w.Logf
+			if !w.mayDiffer(d.Class) {
+				says = w.Errorf // a plan would heal it, and hide what somebody has done wrong
+			}
+			says("reconciled: %s item %s order %s units %d", d.Class, d.Item, d.Order, d.Units)
 			if d.Class == landing.NotWarmed {
 				w.warm(theItem, max(d.SQL, 1)) // none is refused; the next plan withdraws the one
 			}
 		}
 	}
 	w.Error("Redis and SQL differ, however often a plan is applied")
+}
+
+// mayDiffer tells whether what has been broken explains a difference. A counter that was lost or changed explains no hold, no
+// marker and no order; a Redis that has forgotten explains what is missing there, and what a request did once more.
+func (w *world) mayDiffer(c landing.Class) bool {
+	may := []landing.Class{landing.RedisAbove, landing.OrdersAbove, landing.CounterGone, landing.Withheld, landing.Frozen}
+	if w.forgot {
+		may = append(may, landing.RedisBelow, landing.NotWarmed, landing.OrderWithoutHold, landing.HoldWithoutOrder,
+			landing.OrderWithoutMarker, landing.MarkerWithoutOrder)
+	}
+	return slices.Contains(may, c)
 }
 
 // held is how many holds have a deadline still, and when the first one is due.

@@ -43,6 +43,7 @@ type world struct {
 	counter  *stock.Counter
 	lander   *landing.Lander[seckillOrder, itemStock]
 	scripts  map[string]string // SHA-1 by "package/name"
+	files    map[string]string // their text
 	sales    []checker.Sale
 	dice     *rand.Rand
 	redisSrv *testserver.RedisServer    // a private one, nil otherwise
@@ -58,7 +59,7 @@ type world struct {
 func newWorld(t testing.TB, s setup, stands stands, seed uint64, items ...item) *world {
 	t.Helper()
 	w := &world{
-		TB: t, ctx: t.Context(), setup: s, market: newMarket(64, 5*time.Second), scripts: map[string]string{},
+		TB: t, ctx: t.Context(), setup: s, market: newMarket(64, 5*time.Second), scripts: map[string]string{}, files: map[string]string{},
 		dice: rand.New(rand.NewPCG(seed, 1)), redisSrv: stands.redis, sentinel: stands.sentinel, sqlSrv: stands.sql,
 	}
 	w.toRedis = faultproxy.Redis(t, stands.redisAddr(t))
@@ -166,15 +167,21 @@ func (w *world) living() {
 
 // learnScripts notes the SHA-1 of the scripts that the shop has loaded: a script's source ends with its file.
 func (w *world) learnScripts() {
+	w.Helper()
+	if len(w.files) == 0 {
+		for _, pkg := range []string{"stock", "lock", "dedup"} {
+			for name, text := range luaFiles(w, pkg) {
+				w.files[pkg+"/"+name] = text
+			}
+		}
+	}
 	for _, c := range w.toRedis.Commands(faultproxy.Named("SCRIPT")) {
 		if len(c.Args) != 2 {
 			continue
 		}
-		for _, pkg := range []string{"stock", "lock", "dedup"} {
-			for name, text := range luaFiles(w, pkg) {
-				if strings.HasSuffix(c.Args[1], text) {
-					w.scripts[pkg+"/"+name] = sha(c.Args[1])
-				}
+		for name, text := range w.files {
+			if strings.HasSuffix(c.Args[1], text) {
+				w.scripts[name] = sha(c.Args[1])
 			}
 		}
 	}

@@ -19,7 +19,12 @@ func (s *RedisSentinel) Failover(t testing.TB) {
 	if s.sentinel.shared {
 		t.Fatal("testserver: only servers from NewSentinel can be failed over")
 	}
-	next := s.Replica(t)
+	s.failoverTo(t, s.Replica(t))
+}
+
+// failoverTo returns when next is the primary, whether by this call or because Sentinel has found the old one dead by itself.
+func (s *RedisSentinel) failoverTo(t testing.TB, next *RedisServer) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if err := s.failover(ctx, next); err != nil {
@@ -38,11 +43,14 @@ func (s *RedisSentinel) FailoverLosing(t testing.TB, write func()) {
 	if err := caughtUp(ctx, primary, replica); err != nil {
 		t.Fatalf("testserver: Sentinel: the replica is not in step: %v", err)
 	}
+	if s.sentinel.shared {
+		t.Fatal("testserver: only servers from NewSentinel can be failed over")
+	}
 	replica.Kill(t)
 	write()
 	primary.Kill(t)
 	replica.Restart(t)
-	s.Failover(t)
+	s.failoverTo(t, replica) // asked now, Sentinel might call the dead one the replica already
 }
 
 // caughtUp waits until the replica has executed all that the primary has.
@@ -75,11 +83,13 @@ func caughtUp(ctx context.Context, primary, replica *RedisServer) error {
 
 func (s *RedisSentinel) failover(ctx context.Context, next *RedisServer) error {
 	err := until(ctx, func() (bool, error) {
+		if addr, err := s.primaryAddr(ctx); err == nil && addr == next.Addr() {
+			return true, nil // by itself
+		}
 		err := s.asked(func(sc *redis.SentinelClient) error { return sc.Failover(ctx, primaryName).Err() })
 		// It has not yet seen that the replica is fit, or is at it already.
 		if err != nil && (strings.HasPrefix(err.Error(), "NOGOODSLAVE") || strings.HasPrefix(err.Error(), "INPROG")) {
-			addr, e := s.primaryAddr(ctx)
-			return addr == next.Addr(), e
+			return false, nil
 		}
 		return err == nil, err
 	})
