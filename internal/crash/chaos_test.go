@@ -217,7 +217,7 @@ func (c *chaos) run(ctx context.Context) {
 		switch {
 		case n < len(all):
 			t = all[n] // each once first
-		case len(missing) > 0 && n%2 == 0:
+		case len(missing) > 0 && (c.hasten || n%2 == 0):
 			t = c.choose(missing)
 		}
 		happened, rule := t.do()
