@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/holdfast-go/holdfast/gormplugin"
 	"github.com/holdfast-go/holdfast/stock"
 )
 
@@ -98,8 +99,11 @@ func (s *Sweeper) round(ctx context.Context) (ended, postponed int, err error) {
 	return ended, postponed, errors.Join(append(faults, away)...)
 }
 
-// isAway reports whether an error is no fault of a hold: SQL or Redis is away. A hold whose row somebody keeps locked has to
-// wait by itself.
+// isAway reports whether an error is no fault of a hold: SQL or Redis is away, or has not said whether it has done what was
+// asked. A hold whose row somebody keeps locked has to wait by itself.
 func isAway(err error) bool {
-	return !isTooLong(err) && (nobodys(err) || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome))
+	if isTooLong(err) {
+		return errors.Is(err, gormplugin.ErrUnknownOutcome)
+	}
+	return nobodys(err) || errors.Is(err, stock.ErrUnavailable) || errors.Is(err, stock.ErrUnknownOutcome)
 }
