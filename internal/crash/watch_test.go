@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ type watcher struct {
 	sampled  int                     // keys, or looks at all of them
 	eternal  map[string]bool         // keys without a TTL
 	looks    []look                  // at the stream
-	last     map[string]time.Time    // order -> beginning of the last look that saw it in the stream
+	seen     map[string][]int        // order -> the looks that saw it in the stream
 	read     int64                   // how far the journal has been read
 	journal  map[int64]bool          // what of it was read
 	waiting  map[string]seckillOrder // closed orders whose units were not seen to be back
@@ -61,7 +62,7 @@ func newWatcher(w *world, every time.Duration, whole bool) *watcher {
 	w.must(w.db.Exec(journal).Error)
 	return &watcher{
 		w: w, every: every, whole: whole, sampler: checker.NewSampler(w.rdb, w.setup.Prefix, lockTTL, nil), eternal: map[string]bool{},
-		last: map[string]time.Time{}, journal: map[int64]bool{}, waiting: map[string]seckillOrder{},
+		seen: map[string][]int{}, journal: map[int64]bool{}, waiting: map[string]seckillOrder{},
 	}
 }
 
@@ -130,7 +131,7 @@ func (o *watcher) stream(ctx context.Context) {
 	for _, read := range reads {
 		for _, m := range read.Val() {
 			if order, ok := m.Values["order"].(string); ok {
-				o.last[order] = began
+				o.seen[order] = append(o.seen[order], len(o.looks)-1)
 			}
 		}
 	}
@@ -198,7 +199,7 @@ func (o *watcher) judge() (never int) {
 		if n == 0 || !o.looks[n-1].began.After(l.AcceptedAt.Add(time.Millisecond)) {
 			continue // nobody has looked
 		}
-		if at := o.last[l.OrderNo]; at.Before(o.looks[n-1].began) {
+		if !slices.Contains(o.seen[l.OrderNo], n-1) {
 			w.Errorf("invariant 4: order %s was accepted at %s, was not in the stream at %s, and had no row until it was closed at %s",
 				l.OrderNo, l.AcceptedAt.Format("05.000"), o.looks[n-1].began.Format("05.000"), l.EnteredAt.Format("05.000"))
 		}
