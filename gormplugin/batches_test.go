@@ -40,7 +40,7 @@ func TestBatchesOfTwoWorkersDoNotDeadlock(t *testing.T) {
 				}
 				return Retry(t.Context(), db, func(tx *gorm.DB) error {
 					each, err := InsertBatch(tx, rows)
-					if err = errors.Join(append(each, err)...); err != nil {
+					if err := errors.Join(append(each, err)...); err != nil {
 						return err
 					}
 					return TakeAll(tx, lines...)

@@ -246,7 +246,7 @@ type shareLock struct{}
 func (shareLock) Name() string { return "FOR" }
 
 // Build implements clause.Interface.
-func (shareLock) Build(b clause.Builder) { b.WriteString("LOCK IN SHARE MODE") }
+func (shareLock) Build(b clause.Builder) { write(b, "LOCK IN SHARE MODE") }
 
 // MergeClause implements clause.Interface.
 func (c shareLock) MergeClause(into *clause.Clause) { into.Name, into.Expression = "", c }

@@ -98,7 +98,7 @@ func TestLostReply(t *testing.T) {
 				err := tt.do(db)
 				rule.Wait(t)
 				for _, sentinel := range []error{ErrUnknownOutcome, ErrUnavailable, ErrVersionConflict, ErrConflict} {
-					if errors.Is(err, sentinel) != (sentinel == tt.want) {
+					if errors.Is(err, sentinel) != errors.Is(sentinel, tt.want) {
 						t.Errorf("got %v; is %v: %v", err, sentinel, errors.Is(err, sentinel))
 					}
 				}

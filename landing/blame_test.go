@@ -169,12 +169,29 @@ func TestWhoseFaultARefusalIs(t *testing.T) {
 		err           error
 		rows, unready bool
 	}{
-		{sqlState("22001"), true, false}, {sqlState("23502"), true, false}, {sqlState("23503"), true, false}, {sqlState("23514"), true, false},
-		{sqlState("P0001"), true, false}, {sqlState("58030"), false, true}, {sqlState("42P01"), false, true}, {sqlState("XX000"), false, false},
-		{number(1048), true, false}, {number(1406), true, false}, {number(1452), true, false}, {number(4025), true, false},
-		{number(1114), false, true}, {number(1021), false, true}, {number(1146), false, true}, {number(1105), false, false},
-		{sqliteCode(787), true, false}, {sqliteCode(1299), true, false}, {sqliteCode(275), true, false}, {sqliteCode(1), false, false},
-		{errors.New("FOREIGN KEY constraint failed"), true, false}, {errors.New("no such table: x"), false, true}, {gorm.ErrInvalidData, false, false},
+		{sqlState("22001"), true, false},
+		{sqlState("23502"), true, false},
+		{sqlState("23503"), true, false},
+		{sqlState("23514"), true, false},
+		{sqlState("P0001"), true, false},
+		{sqlState("58030"), false, true},
+		{sqlState("42P01"), false, true},
+		{sqlState("XX000"), false, false},
+		{number(1048), true, false},
+		{number(1406), true, false},
+		{number(1452), true, false},
+		{number(4025), true, false},
+		{number(1114), false, true},
+		{number(1021), false, true},
+		{number(1146), false, true},
+		{number(1105), false, false},
+		{sqliteCode(787), true, false},
+		{sqliteCode(1299), true, false},
+		{sqliteCode(275), true, false},
+		{sqliteCode(1), false, false},
+		{errors.New("FOREIGN KEY constraint failed"), true, false},
+		{errors.New("no such table: x"), false, true},
+		{gorm.ErrInvalidData, false, false},
 	} {
 		err := fmt.Errorf("wrapped: %w", errors.Join(errors.New("other"), c.err))
 		if got := refusesRow(err); got != c.rows {

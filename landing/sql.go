@@ -56,9 +56,13 @@ func (e *engine) row(tx *gorm.DB, entry *stock.Entry) (row orderRow, err error) 
 		want string
 		same bool // else a service may know it by another id than Redis does
 	}{
-		{e.orders.request, entry.RequestID, true}, {e.orders.number, entry.Order, true},
-		{e.orders.item, entry.Item, true}, {e.orders.units, strconv.FormatInt(entry.Units, 10), true}, // Close puts back what the row says
-		{e.orders.variant, entry.Variant, false}, {e.orders.activity, entry.Activity, false}, {e.orders.user, entry.User, false},
+		{e.orders.request, entry.RequestID, true},
+		{e.orders.number, entry.Order, true},
+		{e.orders.item, entry.Item, true},
+		{e.orders.units, strconv.FormatInt(entry.Units, 10), true}, // Close puts back what the row says
+		{e.orders.variant, entry.Variant, false},
+		{e.orders.activity, entry.Activity, false},
+		{e.orders.user, entry.User, false},
 		{e.orders.nth, strconv.Itoa(entry.Nth), false},
 	}
 	for _, k := range kept {

@@ -403,7 +403,7 @@ func TestDoReleasesOnEveryWayOut(t *testing.T) {
 					return tt.fn(c)
 				})
 			}()
-			if err := <-done; err != tt.want {
+			if err := <-done; !errors.Is(err, tt.want) {
 				t.Errorf("err = %v, want %v", err, tt.want)
 			}
 			if srv.Exists("lock:a") || l.queue.holder("lock:a") != nil {

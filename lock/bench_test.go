@@ -89,9 +89,7 @@ func BenchmarkHotKey(b *testing.B) {
 	l := over(b, srv.Client(b), Wait(time.Minute))
 	work := func() {
 		for end := time.Now().Add(time.Millisecond); time.Now().Before(end); { // a timer would add its own slack
-			select {
-			case <-time.After(time.Until(end)):
-			}
+			<-time.After(time.Until(end))
 		}
 	}
 	for _, waiters := range []int{8, 64} {

@@ -101,7 +101,8 @@ func drive(ctx context.Context, lockers []*Locker, workers, rounds int, longest 
 		}
 	}
 	wg.Wait()
-	return h, h.judge()
+	judged := h.judge()
+	return h, judged
 }
 
 // No two holders are inside a key at once and fences only grow, in any order of calls and with leases that run out under

@@ -26,7 +26,7 @@ func (p *patience) detach(ctx context.Context, now time.Time) context.Context {
 	defer p.mu.Unlock()
 	if p.deadline == nil || now.After(p.until) {
 		// The one before ends by itself: releases may still go by it.
-		p.deadline, p.end = context.WithTimeout(context.Background(), releaseTimeout+patienceRound) //nolint:contextcheck // that is the point
+		p.deadline, p.end = context.WithTimeout(context.Background(), releaseTimeout+patienceRound)
 		p.until = now.Add(patienceRound)
 	}
 	return detached{p.deadline, ctx}

@@ -17,7 +17,8 @@ func TestWhoElseWaits(t *testing.T) {
 	deaf := newRedisBackend(mustWrap(t, srv.Client(t, func(o *redis.Options) { o.Username, o.Password = "deaf", "secret" })), "deaf", quietLogger())
 	other := newRedisBackend(mustWrap(t, srv.Client(t)), "other", quietLogger())
 	for _, b := range []*redisBackend{b, deaf, other} {
-		defer b.Watch(func(string) {}).Close()
+		watch := b.Watch(func(string) {})
+		t.Cleanup(func() { watch.Close() })
 	}
 	others := func(b *redisBackend) int {
 		t.Helper()

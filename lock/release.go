@@ -175,7 +175,7 @@ func (p *passing) handOver(ctx context.Context, b HandoverBackend, w *waiter) (s
 		p.l.roundTrip.note(time.Since(since))
 		if p.l.queue.hand(ln, w, p.h, turn{kind: handed, grant: g, since: since}) {
 			p.done = true
-			add(p.h.ctx, p.l.tel.handovers, p.h.tel.rule)
+			add(p.h.ctx, p.l.tel.handovers, p.h.tel.rule) //nolint:contextcheck // the hold's, whose end this is
 			return true, nil
 		}
 		p.held, p.since = w.request.held(), time.Now()

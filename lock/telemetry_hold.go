@@ -22,7 +22,7 @@ func (h *hold) began(ctx context.Context, acquire trace.Span) {
 		ctx, h.span = h.l.tel.tracer.Start(ctx, telemetry.SpanLockHold)
 	}
 	h.ctx = context.WithoutCancel(ctx)
-	move(h.ctx, h.l.tel.held, 1, h.tel.rule)
+	move(h.ctx, h.l.tel.held, 1, h.tel.rule) //nolint:contextcheck // made of ctx just now
 }
 
 // counted ends the hold in the metrics, once.

@@ -117,7 +117,7 @@ func TestSpansOfALease(t *testing.T) {
 		acquire, attrs := s.one(t, telemetry.SpanLockAcquire) // a nested one makes none
 		want := map[attribute.Key]string{
 			"holdfast.lock.mode": "wait", "holdfast.lock.outcome": "acquired", "holdfast.lock.attempts": "1", "holdfast.lock.wait": "0",
-			"holdfast.lock.keys": "2", "holdfast.key.hash": fmt.Sprintf(`["%s","%s"]`, telemetry.Hash("a"), telemetry.Hash("b")),
+			"holdfast.lock.keys": "2", "holdfast.key.hash": fmt.Sprintf(`[%q,%q]`, telemetry.Hash("a"), telemetry.Hash("b")),
 			"holdfast.key.template": `["item:{id}","user:{userID}"]`,
 			"http.route":            "/items/{id}", "http.request.method": "POST", "holdfast.rule.name": "buy", "holdfast.request.hash": "0123456789abcdef",
 		}

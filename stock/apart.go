@@ -176,7 +176,7 @@ func (run *apart) giveUp(ctx context.Context, sent int, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUp)
 	defer cancel()
 	e, typed := as(why)
-	fault := typed && (e.sentinel == ErrUnavailable || e.sentinel == ErrUnknownOutcome || e.sentinel == ErrInFlight || e.ErrorType() == "corrupt")
+	fault := typed && (errors.Is(why, ErrUnavailable) || errors.Is(why, ErrUnknownOutcome) || errors.Is(why, ErrInFlight) || e.ErrorType() == "corrupt")
 	if fault || sent == 0 {
 		_, err := run.close(ctx, stateOpen) // at worst the retry waits until it may take over
 		if fault && (sent > 1 || run.try > 1 || err != nil) {

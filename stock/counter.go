@@ -77,7 +77,7 @@ func (c *Counter) start(ctx context.Context) error {
 	if err := c.checkCluster(ctx); err != nil && !errors.Is(err, ErrUnavailable) {
 		return err
 	}
-	if err := c.rdb.Preload(c.scripts.all()...); err != nil {
+	if err := c.rdb.Preload(c.scripts.all()...); err != nil { //nolint:contextcheck // it has a limit of its own
 		return fmt.Errorf("stock: %w", err)
 	}
 	if err := c.checkCommands(ctx); err != nil && !errors.Is(err, ErrUnavailable) {

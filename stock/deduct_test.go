@@ -114,7 +114,7 @@ func TestEveryRefusalHasItsOwnAnswer(t *testing.T) {
 				if err.ErrorType() != tt.typ || err.Retryable() != tt.retry {
 					t.Errorf("%s: type %q, retryable %v; want %q, %v", tt.name, err.ErrorType(), err.Retryable(), tt.typ, tt.retry)
 				}
-				if after := err.RetryAfter(); tt.want == ErrNotStarted && (after <= 60*time.Second || after > 90*time.Second) {
+				if after := err.RetryAfter(); errors.Is(tt.want, ErrNotStarted) && (after <= 60*time.Second || after > 90*time.Second) {
 					t.Errorf("not started: retry after %v, want the time until the start", after)
 				}
 			})

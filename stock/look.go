@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"strconv"
 )
 
@@ -43,7 +44,7 @@ func (c *Counter) look(ctx context.Context, part int, item string, shards int) (
 
 // reading turns an unknown outcome into unavailable: a call that changes nothing has no outcome.
 func reading(err error) error {
-	if e, ok := as(err); ok && e.sentinel == ErrUnknownOutcome {
+	if e, ok := as(err); ok && errors.Is(e.sentinel, ErrUnknownOutcome) {
 		return &Error{sentinel: ErrUnavailable, cause: e.cause}
 	}
 	return err

@@ -209,7 +209,8 @@ func (c *Counter) check(ctx context.Context, o *Order) (*request, error) {
 		}
 		r.lines = append(r.lines, l)
 	}
-	return r, r.merge()
+	err := r.merge()
+	return r, err
 }
 
 // fill sets what is the line's own.

@@ -47,11 +47,11 @@ func TestSurveySeesAllThatIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			var between []string
-			s, err := c.Survey(t.Context(), func(items []string) error { between = items; return nil })
+			_, err := c.Survey(t.Context(), func(items []string) error { between = items; return nil })
 			if err != nil || !slices.Equal(between, []string{"1001"}) {
 				t.Fatalf("%s: between was told %v, err = %v", name, between, err)
 			}
-			s = own.survey(c)
+			s := own.survey(c)
 			if len(s.Items) != 1 || len(s.Held) != 2 || len(s.Marks) != 1 || len(s.Landing) != 2 || len(s.Dead)+len(s.Strays)+len(s.Eternal)+len(s.Unreadable) != 0 {
 				t.Fatalf("%s: %+v", name, s)
 			}

@@ -9,8 +9,9 @@ import (
 // packTrace shortens a traceparent from 55 bytes to 32, for memory in Redis: trace id and span id in base64. One of another
 // version or with other flags stays as it is.
 func packTrace(traceparent string) string {
-	ids, ok := strings.CutPrefix(traceparent, "00-")
-	if ids, ok = strings.CutSuffix(ids, "-01"); !ok || len(traceparent) != 55 || ids[32] != '-' {
+	ids, known := strings.CutPrefix(traceparent, "00-")
+	ids, sampled := strings.CutSuffix(ids, "-01")
+	if !known || !sampled || len(traceparent) != 55 || ids[32] != '-' {
 		return traceparent
 	}
 	raw, err := hex.DecodeString(ids[:32] + ids[33:])

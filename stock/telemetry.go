@@ -121,7 +121,6 @@ type told struct {
 	item    string
 	request string // the id that the caller has set himself, which only its hash may tell
 	units   int64
-	lines   int
 	turns   int // above 1: other segments or places were tried
 	first   string
 	why     Reason

@@ -3,6 +3,7 @@ package stock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 )
 
@@ -81,7 +82,7 @@ func (c *Counter) finishTransfer(ctx context.Context, part int, id string) error
 		return err
 	}
 	err = c.finish(ctx, id, move.text(1), part, int(to), move.text(3), move.text(4))
-	if e, ok := as(err); ok && e.sentinel == ErrNotWarmed {
+	if e, ok := as(err); ok && errors.Is(e.sentinel, ErrNotWarmed) {
 		return nil // stays open; its units count as moving, and the counter is to be restored
 	}
 	return err

@@ -360,6 +360,7 @@ func (panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (panicking) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(context.Context, redis.Cmder) error { panic("hook") }
 }
+
 func (panicking) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(context.Context, []redis.Cmder) error { panic("hook") }
 }

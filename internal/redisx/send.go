@@ -103,7 +103,8 @@ type sender interface {
 func (c *Client) route(ctx context.Context, key string) (sender, *batcher, error) {
 	cluster, ok := c.UniversalClient.(*redis.ClusterClient)
 	if !ok {
-		return c, c.batcher(""), nil // not what it wraps, whose type may not be comparable
+		b := c.batcher("")
+		return c, b, nil // not what it wraps, whose type may not be comparable
 	}
 	node, err := cluster.MasterForKey(ctx, key)
 	if err != nil {
