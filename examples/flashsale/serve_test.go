@@ -274,10 +274,10 @@ func TestCancel(t *testing.T) {
 		s := serveShop(t, args...)
 		order := s.buy("1", "a")
 		s.wantStatus(order.Request, "1", "unpaid")
-		if r := s.do(http.MethodDelete, "/orders/"+order.Order, "2", ""); r.status != 404 {
+		if r := s.do(http.MethodDelete, "/orders/"+order.Order, "2", ""); r.status != 409 {
 			t.Errorf("somebody else's order: %+v", r)
 		}
-		if r := s.do(http.MethodGet, "/orders/"+order.Request, "2", ""); r.status != 404 {
+		if r := s.do(http.MethodGet, "/orders/"+order.Request, "2", ""); r.status != 409 {
 			t.Errorf("somebody else's order: %+v", r)
 		}
 		for range 2 {
