@@ -53,7 +53,7 @@ func TestStatusOfEachType(t *testing.T) {
 		400: {fault.Invalid, fault.KeyMalformed, fault.KeyMissing, fault.TooManyKeys},
 		404: {fault.NotFound},
 		409: {
-			fault.AlreadyConfirmed, fault.AlreadyReleased, fault.Duplicate, fault.Ended, fault.InFlight, fault.Insufficient, fault.Interrupted,
+			fault.AlreadyConfirmed, fault.AlreadyReleased, fault.Duplicate, fault.Ended, fault.InFlight, fault.Insufficient, fault.Interrupted, fault.NotLanded,
 			fault.LimitReached, fault.NotHeld, fault.NotStarted, fault.Paused, fault.Released, fault.StaleFence, fault.VersionConflict, fault.Withdrawn,
 		},
 		413: {fault.BodyTooLarge},
