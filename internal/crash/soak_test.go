@@ -278,8 +278,18 @@ func (s *soak) summary() string {
 	}
 	line("\nSoak: seed %d, %d items of %d units, %d users, %d clients, 2 shops, GOMAXPROCS %d", s.seed, len(s.crowd.items), s.units, s.crowd.users, s.clients, runtime.GOMAXPROCS(0))
 	line("sale %.1fs, settling %.1fs, checking %.1fs", s.took.Seconds(), s.settling.Seconds(), s.checked.Seconds())
-	line("\n%-34s %s", "requests for orders", rate(len(s.history)))
-	n := outcomes(s.history)
+	var asked, others []checker.Record // for orders; to pay and to close
+	for _, r := range s.history {
+		switch r.Op {
+		case checker.Deduct, "":
+			asked = append(asked, r)
+		case checker.Return: // nobody's question
+		default:
+			others = append(others, r)
+		}
+	}
+	line("\n%-34s %s", "requests for orders", rate(len(asked)))
+	n := outcomes(asked)
 	for _, name := range slices.Sorted(maps.Keys(n)) {
 		shown := name
 		if name == checker.NoAnswer {
@@ -288,13 +298,14 @@ func (s *soak) summary() string {
 		line("  %-32s %s", shown, rate(n[name]))
 	}
 	var took []time.Duration
-	for i := range s.history {
-		took = append(took, s.history[i].End.Sub(s.history[i].Start))
+	for i := range asked {
+		took = append(took, asked[i].End.Sub(asked[i].Start))
 	}
 	slices.Sort(took)
 	if len(took) > 0 {
 		line("  time to an answer: median %v, p99 %v", took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(100*time.Microsecond))
 	}
+	line("%-34s %s", "requests to pay and to close", rate(len(others)))
 	line("%-34s %s", "orders landed in SQL", rate(per[unpaid]+per[paid]+per[closed]))
 	line("  %-32s %9d", "paid", per[paid])
 	for _, name := range slices.Sorted(maps.Keys(reasons)) {
