@@ -119,7 +119,7 @@ func TestSentinel_FailedOverOnCommand(t *testing.T) {
 	if got := s.Keys(t, ""); len(got) != 2 || got[0] != "a" || got[1] != "b" {
 		t.Errorf("keys: got %v, want a and b", got)
 	}
-	testserver.Eventually(t, 60*time.Second, func() bool { return role(t, old) == "slave" }, "the old primary becomes a replica")
+	testserver.Eventually(t, 3*time.Minute, func() bool { return role(t, old) == "slave" }, "the old primary becomes a replica")
 
 	s.Failover(t)
 	if got := s.Primary(t); got != old {
@@ -171,7 +171,8 @@ func TestSentinel_FailsOverByItself(t *testing.T) {
 			} else {
 				old.Restart(t)
 			}
-			testserver.Eventually(t, 60*time.Second, func() bool { return role(t, old) == "slave" }, "the old primary becomes a replica")
+			// A Sentinel that was stalled for 2 s does nothing for the next 30.
+			testserver.Eventually(t, 3*time.Minute, func() bool { return role(t, old) == "slave" }, "the old primary becomes a replica")
 		})
 	}
 }

@@ -44,34 +44,40 @@ func TestReservePort_OnlyOnce(t *testing.T) {
 		t.Log("without locks on files ports are probed only")
 		return
 	}
-	p, err := ReservePort()
-	if err != nil {
-		t.Fatal(err)
+	for range 20 { // between release and reservation another process may be quicker
+		p, err := ReservePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(p.lock.Name())
+		if second, err := reserve(dir, p.number); second != nil || err != nil {
+			t.Errorf("reserved again: got %v, %v", second, err)
+		}
+		l, err := net.Listen("tcp", address(p.number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if second, err := reserve(dir, p.number); second != nil || err != nil {
+			t.Errorf("reserved while somebody listens: got %v, %v", second, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again, err := reserve(dir, p.number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again != nil {
+			if err := again.Release(); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
 	}
-	dir := filepath.Dir(p.lock.Name())
-	if second, err := reserve(dir, p.number); second != nil || err != nil {
-		t.Errorf("reserved again: got %v, %v", second, err)
-	}
-	if err := p.Release(); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", address(p.number))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second, err := reserve(dir, p.number); second != nil || err != nil {
-		t.Errorf("reserved while somebody listens: got %v, %v", second, err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := reserve(dir, p.number)
-	if again == nil || err != nil {
-		t.Fatalf("after the release: got %v, %v", again, err)
-	}
-	if err := again.Release(); err != nil {
-		t.Fatal(err)
-	}
+	t.Error("a port that was released is never free")
 }
 
 func TestUniqueName(t *testing.T) {
