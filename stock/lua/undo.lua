@@ -13,7 +13,7 @@
 local try, shards, home, keep = int(ARGV[9]), int(ARGV[10]), int(ARGV[11]), int(ARGV[14])
 local marker = ARGV[7] ~= '' and 5
 local first = marker and 6 or 5
-if #ARGV ~= 14 or not try or try < 1 or not shards or not home or not keep or #KEYS ~= first + shards - 1 then
+if #ARGV ~= 14 or not try or try < 1 or not shards or shards < 1 or not home or not keep or #KEYS ~= first + shards - 1 then
     return {-10, 'argument', 'number of arguments'}
 end
 local elsewhere = placed()
