@@ -159,7 +159,7 @@ func (e *engine) giveBack(tx *gorm.DB, units map[string]int64) error {
 			return res.Error
 		}
 		if res.RowsAffected == 0 {
-			e.tel.warn(tx.Statement.Context, "units go back in Redis only: their item has no row", fail(ErrNotFound, ""))
+			e.tel.warn(tx.Statement.Context, "units go back in Redis only: their item has no row", gormplugin.ErrNotFound)
 		}
 	}
 	return nil
