@@ -20,7 +20,7 @@ const (
 type Sweeper struct{ e *engine }
 
 // Run sweeps until ctx ends, about once a second, or at once while there is more, and returns nil then. While SQL or Redis is
-// away it goes on trying. A hold that cannot be ended, for its item has no row perhaps, is logged and left alone for a minute.
+// away it goes on trying. A hold that cannot be ended, for its counter is broken perhaps, is logged and left alone for a minute.
 // Run returns [ErrInvalid] at once if there is nothing to sweep: the Counter was made with neither stock.WithHold nor
 // stock.WithPartitions.
 func (s *Sweeper) Run(ctx context.Context) error {
